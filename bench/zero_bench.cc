@@ -1,0 +1,52 @@
+// zero-bench: measures the library on this machine.
+#include <cstdio>
+#include <string>
+#include <vector>
+
+#include "bench/subcommand.h"
+
+namespace zero::bench {
+namespace {
+
+struct Entry {
+  const char* name;
+  const char* meaning;
+  Subcommand run;
+};
+constexpr Entry kSubcommands[] = {
+    {"kernels", "the kernels of a step, against the speed of the memory", RunKernels},
+};
+
+void PrintHelp() {
+  std::printf("usage: zero-bench SUBCOMMAND [FLAGS]\n\nsubcommands:\n");
+  for (const Entry& entry : kSubcommands) std::printf("  %-10s %s\n", entry.name, entry.meaning);
+  std::printf("\nzero-bench SUBCOMMAND --help lists its flags.\n");
+}
+
+int Main(const std::vector<std::string>& arguments) {
+  if (arguments.empty()) {
+    std::fprintf(stderr, "zero-bench: no subcommand; see zero-bench --help\n");
+    return 2;
+  }
+  if (arguments[0] == "--help") {
+    PrintHelp();
+    return 0;
+  }
+  for (const Entry& entry : kSubcommands) {
+    if (arguments[0] != entry.name) continue;
+    const absl::Status status = entry.run({arguments.begin() + 1, arguments.end()});
+    if (status.ok()) return 0;
+    std::fprintf(stderr, "zero-bench %s: %s\n", entry.name, std::string(status.message()).c_str());
+    return absl::IsInvalidArgument(status) ? 2 : 1;
+  }
+  std::fprintf(stderr, "zero-bench: unknown subcommand '%s'; see zero-bench --help\n",
+               arguments[0].c_str());
+  return 2;
+}
+
+}  // namespace
+}  // namespace zero::bench
+
+int main(int argc, char** argv) {
+  return zero::bench::Main(std::vector<std::string>(argv + 1, argv + argc));
+}

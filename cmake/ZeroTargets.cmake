@@ -1,0 +1,44 @@
+# zero_floor(<folder> SOURCES ... HEADERS ... LINK ...): one static library per folder.
+# HEADERS are the ones a user may include; they are installed. A floor links lower floors only.
+
+function(zero_compile_settings target)
+  # No contraction: every SIMD target, scalar code and CUDA must give the same bits.
+  target_compile_options(${target} PRIVATE
+    -Wall -Wextra -Wshadow -Wconversion -Wno-sign-conversion
+    -ffp-contract=off -fno-math-errno)
+  if(ZERO_WERROR)
+    target_compile_options(${target} PRIVATE -Werror)
+  endif()
+  if(ZERO_SANITIZE)
+    target_compile_options(${target} PRIVATE
+      -fsanitize=${ZERO_SANITIZE} -fno-sanitize-recover=all -fno-omit-frame-pointer)
+    target_link_options(${target} PRIVATE -fsanitize=${ZERO_SANITIZE})
+    target_compile_definitions(${target} PRIVATE ZERO_POISON=1)
+    if(ZERO_SANITIZE MATCHES "thread")
+      target_compile_options(${target} PRIVATE -Wno-tsan)
+    endif()
+  endif()
+endfunction()
+
+function(zero_floor folder)
+  cmake_parse_arguments(ARG "" "" "SOURCES;HEADERS;LINK" ${ARGN})
+  set(target zero_${folder})
+  add_library(${target} STATIC ${ARG_SOURCES} ${ARG_HEADERS})
+  zero_compile_settings(${target})
+  target_compile_features(${target} PUBLIC cxx_std_20)
+  target_include_directories(${target} PUBLIC
+    $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}>
+    $<INSTALL_INTERFACE:include/zero>)
+  target_link_libraries(${target} PUBLIC ${ARG_LINK})
+  set_property(GLOBAL APPEND PROPERTY ZERO_FLOORS ${target})
+  foreach(header IN LISTS ARG_HEADERS)
+    set_property(GLOBAL APPEND PROPERTY ZERO_PUBLIC_HEADERS ${folder}/${header})
+  endforeach()
+endfunction()
+
+function(zero_program name)
+  cmake_parse_arguments(ARG "" "" "SOURCES;LINK" ${ARGN})
+  add_executable(${name} ${ARG_SOURCES})
+  zero_compile_settings(${name})
+  target_link_libraries(${name} PRIVATE ${ARG_LINK})
+endfunction()

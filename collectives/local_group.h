@@ -1,0 +1,38 @@
+// Ranks as threads of one process.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/time/time.h"
+#include "collectives/process_group.h"
+
+namespace zero {
+
+// The ranks of one group; every rank's ProcessGroup lives in it. Works for host devices.
+class LocalWorld {
+ public:
+  explicit LocalWorld(int size, absl::Duration deadline = absl::Minutes(10));
+  ~LocalWorld();  // after every stream that ran its collectives
+  LocalWorld(const LocalWorld&) = delete;
+  LocalWorld& operator=(const LocalWorld&) = delete;
+
+  int size() const;
+  ProcessGroup* group(int rank);
+
+ private:
+  struct Shared;
+  class Group;
+  std::shared_ptr<Shared> shared_;
+  std::vector<std::unique_ptr<Group>> groups_;
+};
+
+// Runs body(rank) on one thread per rank and joins them all. A rank that returns an error, or
+// throws, aborts the group, so that the others end too. Returns the error that came first, with the
+// rank in its message.
+absl::Status RunRanks(LocalWorld& world,
+                      const std::function<absl::Status(ProcessGroup* group)>& body);
+
+}  // namespace zero

@@ -1,0 +1,74 @@
+// Ranks that exchange memory.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/time/time.h"
+#include "absl/types/span.h"
+#include "device/stream.h"
+
+namespace zero {
+
+// One run of bytes of an all-to-all. Rank r's `receive` gets, from each rank q, the `bytes` at q's
+// send + r * send_stride, placed at receive + q * bytes.
+struct AllToAllPiece {
+  const void* send = nullptr;
+  int64_t send_stride = 0;  // bytes
+  void* receive = nullptr;  // [size() * bytes]
+  int64_t bytes = 0;
+};
+
+// One run of bytes of an all-gather. Rank q's `send` arrives at receive + q * receive_stride on
+// every rank; `send` may lie in its own place there.
+struct AllGatherPiece {
+  const void* send = nullptr;
+  void* receive = nullptr;
+  int64_t receive_stride = 0;  // bytes
+  int64_t bytes = 0;
+};
+
+struct Traffic {
+  int64_t calls = 0;
+  int64_t bytes = 0;  // sent by this rank to others
+};
+using TrafficTable = std::map<std::string, Traffic>;
+
+// One rank's end of a group. Collectives are enqueued on a stream and return at once; every rank
+// enqueues the same ones, in the same order, from one thread. The memory of the pieces must live
+// until the stream has run the call, and only this call may write it meanwhile; when the call has
+// run on a stream, no rank reads this rank's memory any more.
+//
+// `name` is what the call is counted and reported under; a literal. Ranks that disagree on the
+// operation, the name, the number of pieces or their bytes: kInvalidArgument naming two ranks and
+// what each called. A rank that does not arrive within the deadline of the first that waits:
+// kDeadlineExceeded naming it and the call. After any failure the group is dead: operations in
+// flight fail with that error, later calls return kAborted with it.
+class ProcessGroup {
+ public:
+  virtual ~ProcessGroup() = default;
+
+  virtual int rank() const = 0;
+  virtual int size() const = 0;
+  virtual absl::Duration deadline() const = 0;
+
+  // Cost: each rank sends (size() - 1) x the sum of `bytes`; the same for AllGather.
+  virtual absl::Status AllToAll(const Stream& stream, const char* name,
+                                absl::Span<const AllToAllPiece> pieces) = 0;
+  virtual absl::Status AllGather(const Stream& stream, const char* name,
+                                 absl::Span<const AllGatherPiece> pieces) = 0;
+  // Work enqueued later on `stream` starts after every rank's work before its Barrier has run.
+  virtual absl::Status Barrier(const Stream& stream, const char* name) = 0;
+
+  // Fails the group on every rank. The first reason stays. Any thread.
+  virtual void Abort(const absl::Status& reason) = 0;
+  // The first failure, or OK. Never blocks. Any thread.
+  virtual absl::Status Health() const = 0;
+
+  // Calls enqueued and bytes sent so far, by name. Any thread.
+  virtual TrafficTable traffic() const = 0;
+};
+
+}  // namespace zero

@@ -1,0 +1,46 @@
+#include <exception>
+#include <mutex>
+#include <thread>
+
+#include "absl/strings/str_cat.h"
+#include "collectives/local_group.h"
+
+namespace zero {
+namespace {
+
+absl::Status Guarded(const std::function<absl::Status(ProcessGroup*)>& body, ProcessGroup* group) {
+  try {
+    return body(group);
+  } catch (const std::exception& error) {
+    return absl::InternalError(absl::StrCat("threw: ", error.what()));
+  } catch (...) {
+    return absl::InternalError("threw something that is no std::exception");
+  }
+}
+
+}  // namespace
+
+absl::Status RunRanks(LocalWorld& world,
+                      const std::function<absl::Status(ProcessGroup* group)>& body) {
+  std::mutex mutex;
+  absl::Status first;
+  std::vector<std::thread> threads;
+  for (int rank = 0; rank < world.size(); ++rank) {
+    threads.emplace_back([&, rank] {
+      ProcessGroup* const group = world.group(rank);
+      const absl::Status status = Guarded(body, group);
+      if (status.ok()) return;
+      const absl::Status named(status.code(), absl::StrCat("rank ", rank, ": ", status.message()));
+      {
+        std::lock_guard<std::mutex> lock(mutex);
+        // kAborted only reports that the group died of somebody else's error.
+        if (first.ok() || (absl::IsAborted(first) && !absl::IsAborted(named))) first = named;
+      }
+      group->Abort(named);
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  return first;
+}
+
+}  // namespace zero

@@ -1,0 +1,63 @@
+// The seam to the machine: memory, streams, events and copies.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "device/buffer.h"
+#include "device/event.h"
+#include "device/memory.h"
+#include "device/stream.h"
+
+namespace zero {
+
+enum class DeviceKind : uint8_t { kHost, kCuda };
+
+// What one rank computes on. Safe from several threads. Outlives its streams, events and buffers.
+class Device {
+ public:
+  virtual ~Device() = default;
+  Device(const Device&) = delete;
+  Device& operator=(const Device&) = delete;
+
+  virtual DeviceKind kind() const = 0;
+  virtual absl::StatusOr<std::unique_ptr<Stream>> CreateStream(const std::string& name) = 0;
+  virtual absl::StatusOr<std::unique_ptr<Event>> CreateEvent() = 0;
+
+  // `bytes` of device memory, 64-byte aligned, not initialised (0xFF, a NaN in every dtype, in
+  // debug and sanitizer builds). 0 bytes give an empty Buffer. kResourceExhausted, with nothing
+  // changed, names `what`, the request, the capacity and the table of categories.
+  absl::StatusOr<Buffer> Allocate(int64_t bytes, MemoryCategory category, const std::string& what);
+  // Accounts for memory that somebody else owns; it must outlive the Buffer.
+  Buffer Adopt(void* data, int64_t bytes, MemoryCategory category);
+
+  // Enqueue: copy or fill `bytes`. Memory must live until `stream` has run it.
+  virtual absl::Status Copy(const Stream& stream, void* to, const void* from, int64_t bytes) = 0;
+  virtual absl::Status Fill(const Stream& stream, void* to, uint8_t value, int64_t bytes) = 0;
+
+  // Owned bytes that Allocate may hand out in all; negative: no limit. Set before use.
+  void set_capacity(int64_t bytes) { capacity_ = bytes; }
+  int64_t capacity() const { return capacity_; }
+  MemoryTable memory() const { return ledger_.table(); }
+  int64_t allocations() const { return ledger_.allocations(); }
+
+  // Times that a thread of the host blocked for this device.
+  int64_t host_waits() const { return host_waits_.load(std::memory_order_relaxed); }
+
+ protected:
+  Device() = default;
+  virtual absl::StatusOr<void*> AllocateBytes(int64_t bytes) = 0;
+  virtual void Free(void* data, int64_t bytes) = 0;
+
+  std::atomic<int64_t> host_waits_{0};
+
+ private:
+  friend class Buffer;
+  int64_t capacity_ = -1;
+  MemoryLedger ledger_;
+};
+
+}  // namespace zero

@@ -1,0 +1,85 @@
+#include "device/host_device.h"
+
+#include <cstring>
+#include <new>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "device/host_stream.h"
+
+namespace zero {
+namespace {
+
+constexpr std::align_val_t kAlignment{64};
+
+#if defined(ZERO_POISON) || !defined(NDEBUG)
+constexpr bool kPoison = true;
+#else
+constexpr bool kPoison = false;
+#endif
+constexpr int kPoisonByte = 0xFF;  // a NaN in fp32, bf16 and fp16
+
+// Large enough to keep a memory channel busy, small enough to share out.
+constexpr int64_t kCopyGrain = 1 << 20;
+
+}  // namespace
+
+HostDevice::HostDevice(Options options) : options_(std::move(options)) {
+  set_capacity(options_.capacity);
+}
+
+absl::StatusOr<std::unique_ptr<Stream>> HostDevice::CreateStream(const std::string& name) {
+  return std::make_unique<HostStream>(this, name, scheduler_.CreateQueue(name, options_.hook));
+}
+
+absl::StatusOr<std::unique_ptr<Event>> HostDevice::CreateEvent() {
+  return std::make_unique<HostEvent>(&scheduler_, &host_waits_);
+}
+
+absl::Status HostDevice::Copy(const Stream& stream, void* to, const void* from, int64_t bytes) {
+  if (bytes == 0) return absl::OkStatus();
+  return stream.Enqueue("copy", [pool = options_.pool, to, from, bytes] {
+    ParallelFor(pool, bytes, kCopyGrain, [&](int64_t begin, int64_t end) {
+      std::memcpy(static_cast<char*>(to) + begin, static_cast<const char*>(from) + begin,
+                  static_cast<size_t>(end - begin));
+    });
+    return absl::OkStatus();
+  });
+}
+
+absl::Status HostDevice::Fill(const Stream& stream, void* to, uint8_t value, int64_t bytes) {
+  if (bytes == 0) return absl::OkStatus();
+  return stream.Enqueue("fill", [pool = options_.pool, to, value, bytes] {
+    ParallelFor(pool, bytes, kCopyGrain, [&](int64_t begin, int64_t end) {
+      std::memset(static_cast<char*>(to) + begin, value, static_cast<size_t>(end - begin));
+    });
+    return absl::OkStatus();
+  });
+}
+
+absl::StatusOr<void*> HostDevice::AllocateBytes(int64_t bytes) {
+  void* data = ::operator new(static_cast<size_t>(bytes), kAlignment, std::nothrow);
+  if (data == nullptr) return absl::ResourceExhaustedError("the system has no memory left");
+  if (kPoison) std::memset(data, kPoisonByte, static_cast<size_t>(bytes));
+  return data;
+}
+
+void HostDevice::Free(void* data, int64_t bytes) {
+  if (kPoison) std::memset(data, kPoisonByte, static_cast<size_t>(bytes));
+  ::operator delete(data, kAlignment);
+}
+
+ThreadPool* HostPool(const Stream& stream) {
+  return static_cast<const HostDevice&>(stream.device()).pool();
+}
+
+void ParallelFor(ThreadPool* pool, int64_t n, int64_t grain,
+                 absl::FunctionRef<void(int64_t, int64_t)> body) {
+  if (pool == nullptr) {
+    if (n > 0) body(0, n);
+    return;
+  }
+  pool->ParallelFor(n, grain, body);
+}
+
+}  // namespace zero

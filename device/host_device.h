@@ -1,0 +1,48 @@
+// The host as a device: ordinary memory, streams that are threads.
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "device/device.h"
+#include "device/scheduler.h"
+#include "device/thread_pool.h"
+
+namespace zero {
+
+class HostDevice : public Device {
+ public:
+  struct Options {
+    ThreadPool* pool = nullptr;  // for kernels; null: the stream's own thread. Outlives the device.
+    int64_t capacity = -1;       // bytes; negative: no limit
+    OperationHook hook;          // see scheduler.h
+  };
+  HostDevice() : HostDevice(Options()) {}
+  explicit HostDevice(Options options);
+
+  DeviceKind kind() const override { return DeviceKind::kHost; }
+  absl::StatusOr<std::unique_ptr<Stream>> CreateStream(const std::string& name) override;
+  absl::StatusOr<std::unique_ptr<Event>> CreateEvent() override;
+  absl::Status Copy(const Stream& stream, void* to, const void* from, int64_t bytes) override;
+  absl::Status Fill(const Stream& stream, void* to, uint8_t value, int64_t bytes) override;
+
+  // The pool, or null. Kernels reach it through HostPool(stream).
+  ThreadPool* pool() const { return options_.pool; }
+
+ protected:
+  absl::StatusOr<void*> AllocateBytes(int64_t bytes) override;
+  void Free(void* data, int64_t bytes) override;
+
+ private:
+  const Options options_;
+  ThreadScheduler scheduler_;
+};
+
+// The pool of the host device that `stream` belongs to; null if it has none.
+ThreadPool* HostPool(const Stream& stream);
+
+// ParallelFor on `pool`, or body(0, n) on the calling thread when there is none.
+void ParallelFor(ThreadPool* pool, int64_t n, int64_t grain,
+                 absl::FunctionRef<void(int64_t, int64_t)> body);
+
+}  // namespace zero

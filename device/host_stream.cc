@@ -1,0 +1,111 @@
+#include "device/host_stream.h"
+
+#include <atomic>
+#include <chrono>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "device/device.h"
+#include "device/status.h"
+
+namespace zero {
+namespace {
+
+uint64_t NextStreamId() {
+  static std::atomic<uint64_t> next{1};
+  return next.fetch_add(1, std::memory_order_relaxed);
+}
+
+}  // namespace
+
+Stream::Stream() : id_(NextStreamId()) {}
+
+HostStream::HostStream(Device* device, std::string name, std::unique_ptr<OperationQueue> queue)
+    : device_(device), name_(std::move(name)), queue_(std::move(queue)) {}
+
+absl::Status HostStream::Enqueue(Operation operation) const {
+  queue_->Push(std::move(operation));
+  return absl::OkStatus();
+}
+
+absl::Status HostStream::Wait(const Event& event) const {
+  const auto* host_event = dynamic_cast<const HostEvent*>(&event);
+  if (host_event == nullptr) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("stream '", name_, "' cannot wait for an event of another kind of device"));
+  }
+  if (!host_event->recorded()) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("stream '", name_, "' would wait for an event that was never recorded"));
+  }
+  std::shared_ptr<HostEvent::Point> point = host_event->point();
+  Operation wait;
+  wait.name = "wait";
+  wait.gate = point;
+  wait.ready = [raw = point.get()] { return raw->reached; };
+  wait.run = [point] {
+    std::lock_guard<std::mutex> lock(point->mutex);
+    return point->status;
+  };
+  return Enqueue(std::move(wait));
+}
+
+absl::Status HostStream::Synchronize() const {
+  ZERO_ASSIGN_OR_RETURN(std::unique_ptr<Event> event, device_->CreateEvent());
+  ZERO_RETURN_IF_ERROR(event->Record(*this));
+  return event->Synchronize(absl::InfiniteDuration());
+}
+
+absl::Status HostEvent::Record(const Stream& stream) {
+  auto point = std::make_shared<Point>();
+  const auto reach = [point](const absl::Status& status) {
+    {
+      std::lock_guard<std::mutex> lock(point->mutex);
+      point->status = status;
+      point->reached = true;
+    }
+    point->changed.notify_all();
+  };
+  Operation record;
+  record.name = "record";
+  record.run = [reach] {
+    reach(absl::OkStatus());
+    return absl::OkStatus();
+  };
+  record.skip = reach;
+  ZERO_RETURN_IF_ERROR(stream.Enqueue(std::move(record)));
+  point_ = std::move(point);
+  return absl::OkStatus();
+}
+
+bool HostEvent::Reached() const {
+  if (point_ == nullptr) return false;
+  std::lock_guard<std::mutex> lock(point_->mutex);
+  return point_->reached;
+}
+
+absl::Status HostEvent::Synchronize(absl::Duration timeout) const {
+  if (point_ == nullptr) {
+    return absl::FailedPreconditionError("waiting for an event that was never recorded");
+  }
+  std::unique_lock<std::mutex> lock(point_->mutex);
+  if (point_->reached) return point_->status;
+  host_waits_->fetch_add(1, std::memory_order_relaxed);
+  const auto reached = [this] { return point_->reached; };
+  if (timeout == absl::InfiniteDuration()) {
+    point_->changed.wait(lock, reached);
+    return point_->status;
+  }
+  // Slow work is not silence: the clock starts again whenever some stream has got on.
+  int64_t progress = -1;
+  while (progress != scheduler_->progress()) {
+    progress = scheduler_->progress();
+    if (point_->changed.wait_for(lock, absl::ToChronoNanoseconds(timeout), reached)) {
+      return point_->status;
+    }
+  }
+  return absl::DeadlineExceededError(
+      absl::StrCat("no stream of the device made progress for ", absl::FormatDuration(timeout)));
+}
+
+}  // namespace zero

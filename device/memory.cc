@@ -1,0 +1,73 @@
+#include "device/memory.h"
+
+#include <algorithm>
+
+#include "absl/strings/str_cat.h"
+
+namespace zero {
+
+const char* Name(MemoryCategory category) {
+  static constexpr const char* kNames[kMemoryCategories] = {
+      "weights", "gradients", "optimizer_states", "gathered_weights", "gradient_slots",
+      "receive", "scalars",   "staging",     "activations",      "other"};
+  return kNames[static_cast<int>(category)];
+}
+
+std::string Describe(const MemoryTable& table) {
+  std::string text;
+  for (int i = 0; i < kMemoryCategories; ++i) {
+    if (table[i].peak == 0) continue;
+    absl::StrAppend(&text, text.empty() ? "" : ", ", Name(static_cast<MemoryCategory>(i)), " ",
+                    table[i].current, " (peak ", table[i].peak, ")");
+  }
+  return text.empty() ? "nothing allocated" : text;
+}
+
+void MemoryLedger::Change(MemoryCategory category, int64_t bytes) {
+  MemoryUse& use = table_[static_cast<int>(category)];
+  use.current += bytes;
+  use.peak = std::max(use.peak, use.current);
+}
+
+bool MemoryLedger::Add(MemoryCategory category, int64_t bytes, int64_t capacity) {
+  std::lock_guard<std::mutex> lock(mutex_);
+  // Written as a subtraction, so that a huge request cannot wrap around.
+  if (capacity >= 0 && bytes > capacity - owned_bytes_) return false;
+  owned_bytes_ += bytes;
+  ++allocations_;
+  Change(category, bytes);
+  return true;
+}
+
+void MemoryLedger::Remove(MemoryCategory category, int64_t bytes) {
+  std::lock_guard<std::mutex> lock(mutex_);
+  owned_bytes_ -= bytes;
+  Change(category, -bytes);
+}
+
+void MemoryLedger::AddAdopted(MemoryCategory category, int64_t bytes) {
+  std::lock_guard<std::mutex> lock(mutex_);
+  Change(category, bytes);
+}
+
+void MemoryLedger::RemoveAdopted(MemoryCategory category, int64_t bytes) {
+  std::lock_guard<std::mutex> lock(mutex_);
+  Change(category, -bytes);
+}
+
+MemoryTable MemoryLedger::table() const {
+  std::lock_guard<std::mutex> lock(mutex_);
+  return table_;
+}
+
+int64_t MemoryLedger::owned_bytes() const {
+  std::lock_guard<std::mutex> lock(mutex_);
+  return owned_bytes_;
+}
+
+int64_t MemoryLedger::allocations() const {
+  std::lock_guard<std::mutex> lock(mutex_);
+  return allocations_;
+}
+
+}  // namespace zero

@@ -1,0 +1,62 @@
+// Who uses how much memory: current and peak bytes by category.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <mutex>
+#include <string>
+
+namespace zero {
+
+enum class MemoryCategory : uint8_t {
+  kWeights,          // what the trainer's kernels read, or this rank's slice of it
+  kGradients,        // stored gradients
+  kOptimizerStates,  // fp32 masters and moments
+  kGatheredWeights,  // stage 3: slots that hold whole units while they are used
+  kGradientSlots,    // what the trainer writes where it is not what is stored
+  kReceive,          // the other ranks' parts of a reduction
+  kScalars,          // loss scale, step rows, norms, parameter groups
+  kStaging,          // what copies to and from the host pass through
+  kActivations,      // the trainer's own
+  kOther,            // the trainer's own
+};
+inline constexpr int kMemoryCategories = 10;
+
+// "weights", "gradients", ...: the keys of metrics and messages.
+const char* Name(MemoryCategory category);
+
+struct MemoryUse {
+  int64_t current = 0;  // bytes
+  int64_t peak = 0;     // bytes, the largest `current` so far
+};
+using MemoryTable = std::array<MemoryUse, kMemoryCategories>;
+
+// The rows that are not zero, "weights 1,024 (peak 2,048), ...", for messages.
+std::string Describe(const MemoryTable& table);
+
+// Counts bytes. Adopted bytes (memory that the trainer owns) appear in the table but do not count
+// against a capacity. Safe from several threads.
+class MemoryLedger {
+ public:
+  // Adds an allocation. False, and nothing changed, if owned bytes would pass `capacity`
+  // (negative: no limit).
+  bool Add(MemoryCategory category, int64_t bytes, int64_t capacity);
+  void Remove(MemoryCategory category, int64_t bytes);
+  void AddAdopted(MemoryCategory category, int64_t bytes);
+  void RemoveAdopted(MemoryCategory category, int64_t bytes);
+
+  MemoryTable table() const;
+  int64_t owned_bytes() const;
+  // Allocations made so far: constant in a steady state.
+  int64_t allocations() const;
+
+ private:
+  void Change(MemoryCategory category, int64_t bytes);
+
+  mutable std::mutex mutex_;
+  MemoryTable table_;
+  int64_t owned_bytes_ = 0;
+  int64_t allocations_ = 0;
+};
+
+}  // namespace zero

@@ -1,0 +1,42 @@
+// The unit of work of the host stream engine, and the gate that a blocked one waits at.
+#pragma once
+
+#include <condition_variable>
+#include <functional>
+#include <memory>
+#include <mutex>
+
+#include "absl/functional/any_invocable.h"
+#include "absl/status/status.h"
+#include "absl/time/time.h"
+
+namespace zero {
+
+// Where operations wait for one another. Whoever changes what a `ready` depends on holds `mutex`
+// while changing it and then notifies.
+struct Gate {
+  std::mutex mutex;
+  std::condition_variable changed;
+};
+
+// Operations of one stream run one after the other, in order. An operation never blocks inside
+// `run`: what has to be waited for goes into `ready`, so that any scheduler can drive it.
+struct Operation {
+  const char* name = "";  // a literal
+
+  // Polled with gate->mutex held; null: ready at once.
+  std::shared_ptr<Gate> gate;
+  absl::AnyInvocable<bool()> ready;
+  // Past `deadline` at the head of the stream without becoming ready, `expire` is called once
+  // (gate->mutex not held); it must make `ready` true.
+  absl::Duration deadline = absl::InfiniteDuration();
+  absl::AnyInvocable<void()> expire;
+
+  absl::AnyInvocable<absl::Status()> run;
+  // Called in place of `run` when an earlier operation of the stream failed. Null: skipped.
+  absl::AnyInvocable<void(const absl::Status&)> skip;
+
+  double cost_us = 0;  // modelled duration, for schedulers with a virtual clock
+};
+
+}  // namespace zero

@@ -1,0 +1,25 @@
+#include "kernels/decide.h"
+
+#include "kernels/decide_math.h"
+#include "kernels/device_check.h"
+
+namespace zero {
+
+absl::Status CombineNorms(const Stream& stream, const NormPartial* parts, const int64_t* bases,
+                          int64_t count, double loss_weight, RankNorm* out) {
+  ZERO_RETURN_IF_ERROR(RequireHost(stream, "CombineNorms"));
+  return stream.Enqueue("combine_norms", [=] {
+    CombineNormsMath(parts, bases, count, loss_weight, out);
+    return absl::OkStatus();
+  });
+}
+
+absl::Status DecideStep(const Stream& stream, const DecideArguments& arguments) {
+  ZERO_RETURN_IF_ERROR(RequireHost(stream, "DecideStep"));
+  return stream.Enqueue("decide_step", [arguments] {
+    DecideStepMath(arguments);
+    return absl::OkStatus();
+  });
+}
+
+}  // namespace zero

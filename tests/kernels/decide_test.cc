@@ -1,0 +1,184 @@
+#include "kernels/decide.h"
+
+#include <cmath>
+#include <limits>
+
+#include "tests/kernels/kernel_test_util.h"
+
+namespace zero {
+namespace {
+
+// Two ranks, two groups, schedule rows for the counts 5, 6 and 7; the next step is the sixth.
+struct Decision {
+  Decision() {
+    state.applied = 5;
+    state.loss_scale = 4;
+    ranks[0].sum_of_squares = 9 * 64.0;
+    ranks[1].sum_of_squares = 16 * 64.0;
+    for (int64_t i = 0; i < 3; ++i) {
+      rows[i].count = 5 + i;
+      rows[i].learning_rate = 0.1 * static_cast<double>(5 + i);
+      rows[i].sqrt_bias_correction2 = 0.01f * static_cast<float>(5 + i);
+      for (int64_t g = 0; g < 2; ++g) {
+        row_groups[2 * i + g].step_size = static_cast<float>(10 * (5 + i) + g);
+      }
+    }
+  }
+
+  void Run() {
+    DecideArguments a;
+    a.ranks = ranks;
+    a.rank_count = 2;
+    a.passes = 2;
+    a.rows = rows;
+    a.row_groups = row_groups;
+    a.row_count = 3;
+    a.group_count = 2;
+    a.state = &state;
+    a.scalars = &scalars;
+    a.groups = groups;
+    a.record = &record;
+    HostRun run;
+    REQUIRE_OK(DecideStep(run.stream(), a));
+    run.Finish();
+  }
+
+  RankNorm ranks[2];
+  StepRow rows[3];
+  GroupScalars row_groups[6];
+  StepState state;
+  StepScalars scalars;
+  GroupScalars groups[2];
+  StepRecord record;
+};
+
+TEST_CASE("DecideStep: the norm is unscaled and divided by ranks x micro-batches", "[kernels]") {
+  Decision d;
+  d.Run();
+  // sqrt((9 + 16) x 64) / (loss scale 4 x passes 2)
+  CHECK(d.record.gradient_norm == 5.0);
+  CHECK(d.scalars.divisor == 8.0f);
+  CHECK(d.record.loss_weight == 2.0);
+  CHECK(d.record.loss_scale == 4.0);
+}
+
+TEST_CASE("DecideStep: the row with the next count fills scalars and groups", "[kernels]") {
+  Decision d;
+  d.Run();
+  CHECK(d.record.applied == 1);
+  CHECK(d.scalars.apply == 1);
+  CHECK(d.record.applied_steps == 6);
+  CHECK(d.state.applied == 6);
+  CHECK(d.record.learning_rate == d.rows[1].learning_rate);
+  CHECK(d.scalars.sqrt_bias_correction2 == d.rows[1].sqrt_bias_correction2);
+  CHECK(d.groups[0].step_size == 60.0f);
+  CHECK(d.groups[1].step_size == 61.0f);
+  CHECK(d.record.row_missing == 0);
+}
+
+TEST_CASE("DecideStep: clips to the threshold above it and not below it", "[kernels]") {
+  Decision d;
+  d.rows[1].clip_norm = 2.0;
+  d.Run();
+  CHECK(d.record.clip_coefficient == 2.0 / (5.0 + 1e-6));
+  CHECK(d.scalars.clip_coefficient == static_cast<float>(2.0 / (5.0 + 1e-6)));
+
+  Decision wide;
+  wide.rows[1].clip_norm = 6.0;
+  wide.Run();
+  CHECK(wide.scalars.clip_coefficient == 1.0f);
+
+  Decision none;
+  none.rows[1].clip_norm = 0;
+  none.Run();
+  CHECK(none.record.clip_coefficient == 1.0);
+}
+
+TEST_CASE("DecideStep: one non-finite element on one rank skips without counting", "[kernels]") {
+  const int64_t rank = GENERATE(0, 1);
+  Decision d;
+  d.ranks[rank].non_finite = 1;
+  d.ranks[rank].first_non_finite = 77;
+  d.ranks[rank].sum_of_squares = std::numeric_limits<double>::infinity();
+  d.Run();
+  CHECK(d.scalars.apply == 0);
+  CHECK(d.record.applied == 0);
+  CHECK(d.state.applied == 5);
+  CHECK(d.record.applied_steps == 5);
+  CHECK(d.record.first_non_finite == 77);
+  // The next finite step takes the same row.
+  d.ranks[rank] = RankNorm();
+  d.Run();
+  CHECK(d.record.applied_steps == 6);
+  CHECK(d.groups[0].step_size == 60.0f);
+}
+
+TEST_CASE("DecideStep: the first non-finite element is the smallest over the ranks", "[kernels]") {
+  Decision d;
+  d.ranks[0].non_finite = 1;
+  d.ranks[0].first_non_finite = 900;
+  d.ranks[1].non_finite = 3;
+  d.ranks[1].first_non_finite = 12;
+  d.Run();
+  CHECK(d.record.first_non_finite == 12);
+}
+
+TEST_CASE("DecideStep: without a row for the count the step does nothing and says so",
+          "[kernels]") {
+  Decision d;
+  d.state.applied = 7;
+  d.Run();
+  CHECK(d.record.row_missing == 1);
+  CHECK(d.scalars.apply == 0);
+  CHECK(d.state.applied == 7);
+}
+
+TEST_CASE("DecideStep: loss weights of the ranks replace the passes as divisor", "[kernels]") {
+  Decision d;
+  d.ranks[0].loss_weight = 3;
+  d.ranks[1].loss_weight = 7;
+  d.Run();
+  CHECK(d.record.loss_weight == 10.0);
+  CHECK(d.scalars.divisor == 40.0f);
+  CHECK(d.record.gradient_norm == 40.0 / 40.0);
+}
+
+TEST_CASE("CombineNorms: adds in order and finds the first element of the whole model",
+          "[kernels]") {
+  NormPartial parts[3];
+  parts[0].sum_of_squares = 1e16;
+  parts[1].sum_of_squares = 1;
+  parts[2].sum_of_squares = 1;
+  const int64_t bases[] = {5000, 100, 2000};
+  HostRun run;
+  RankNorm out;
+  CHECK_OK(CombineNorms(run.stream(), parts, bases, 3, 2.5, &out));
+  run.Finish();
+  CHECK(out.sum_of_squares == (1e16 + 1) + 1);
+  CHECK(out.sum_of_squares != 1e16 + (1 + 1.0));  // the order shows
+  CHECK(out.loss_weight == 2.5);
+  CHECK(out.non_finite == 0);
+  CHECK(out.first_non_finite == INT64_MAX);
+
+  parts[0].non_finite = 2;
+  parts[0].first_non_finite = 3;
+  parts[2].non_finite = 1;
+  parts[2].first_non_finite = 4;
+  CHECK_OK(CombineNorms(run.stream(), parts, bases, 3, 0, &out));
+  run.Finish();
+  CHECK(out.non_finite == 3);
+  CHECK(out.first_non_finite == 2004);
+}
+
+TEST_CASE("CombineNorms: no parts give zero", "[kernels]") {
+  HostRun run;
+  RankNorm out;
+  out.sum_of_squares = 5;
+  CHECK_OK(CombineNorms(run.stream(), nullptr, nullptr, 0, 1, &out));
+  run.Finish();
+  CHECK(out.sum_of_squares == 0);
+  CHECK(out.non_finite == 0);
+}
+
+}  // namespace
+}  // namespace zero

@@ -1,0 +1,279 @@
+#include "tests/zero/toy_trainer.h"
+
+#include <cmath>
+#include <cstring>
+#include <mutex>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "device/host_device.h"
+#include "device/status.h"
+#include "kernels/bfloat16_math.h"
+#include "zero/initializer.h"
+
+namespace zero::test {
+namespace {
+
+float Load(const void* data, DType type, int64_t i) {
+  return type == DType::kF32 ? static_cast<const float*>(data)[i]
+                             : ToFloat(static_cast<const BFloat16*>(data)[i]);
+}
+
+void Store(void* data, DType type, int64_t i, float value) {
+  if (type == DType::kF32) {
+    static_cast<float*>(data)[i] = value;
+  } else {
+    static_cast<BFloat16*>(data)[i] = ToBFloat16(value);
+  }
+}
+
+// What one micro-batch contributes to one parameter.
+std::vector<float> MakeGradient(const Run& run, const Parameter& parameter, int rank, int step,
+                                int micro, const void* weight) {
+  std::vector<float> gradient(static_cast<size_t>(ElementCount(parameter)));
+  const std::string name = absl::StrCat(parameter.name, "/", rank, "/", step, "/", micro);
+  FillNormal(17, name, 0, 1.0f, absl::MakeSpan(gradient));
+  for (size_t i = 0; i < gradient.size(); ++i) {
+    if (run.exact_gradients) {
+      gradient[i] = std::nearbyint(gradient[i] * 4);  // small integers
+    } else {
+      gradient[i] += 0.5f * Load(weight, parameter.dtype, static_cast<int64_t>(i));
+    }
+  }
+  if (run.spoil) run.spoil(rank, step, gradient);
+  return gradient;
+}
+
+// One rank's run.
+class Trainer {
+ public:
+  Trainer(const Run& run, ProcessGroup* group, Device* device)
+      : run_(run), group_(group), device_(device) {}
+
+  absl::Status Train(Outcome* outcome);
+
+ private:
+  bool resident(int unit) const { return run_.model.units[unit].resident; }
+  bool passed_over(int unit, int step) const { return unit == run_.passed_over_unit && step == 1; }
+  absl::Status Forward(int unit);
+  absl::Status Backward(int unit, int step, int micro, bool reduce);
+  absl::Status TrainPass(int step, int micro);
+  absl::Status Evaluate();
+  absl::Status GatherAll(Outcome* outcome);
+
+  const Run& run_;
+  ProcessGroup* const group_;
+  Device* const device_;
+  std::unique_ptr<Stream> stream_;
+  std::unique_ptr<ShardedOptimizer> optimizer_;
+};
+
+absl::Status Trainer::Forward(int unit) {
+  ZERO_ASSIGN_OR_RETURN(const Weights weights, optimizer_->AcquireWeights(unit, *stream_));
+  const Unit* const description = &optimizer_->model().units[unit];
+  ZERO_RETURN_IF_ERROR(stream_->Enqueue("forward", [=]() -> absl::Status {
+    for (size_t p = 0; p < description->parameters.size(); ++p) {
+      const Parameter& parameter = description->parameters[p];
+      for (int64_t i = 0; i < ElementCount(parameter); ++i) {
+        if (std::isfinite(Load(weights.data[p], parameter.dtype, i))) continue;
+        return absl::DataLossError(
+            absl::StrCat("weight ", parameter.name, "[", i, "] is not finite"));
+      }
+    }
+    return absl::OkStatus();
+  }));
+  return optimizer_->ReleaseWeights(unit, *stream_);
+}
+
+absl::Status Trainer::Backward(int unit, int step, int micro, bool reduce) {
+  ZERO_ASSIGN_OR_RETURN(const Weights weights, optimizer_->AcquireWeights(unit, *stream_));
+  ZERO_ASSIGN_OR_RETURN(const Gradients gradients, optimizer_->AcquireGradients(unit, *stream_));
+  const Unit* const description = &optimizer_->model().units[unit];
+  std::vector<int> unwritten;
+  if (unit == run_.unwritten_unit) unwritten.push_back(run_.unwritten_parameter);
+  const auto backward = [=, this]() -> absl::Status {
+    for (size_t p = 0; p < description->parameters.size(); ++p) {
+      const Parameter& parameter = description->parameters[p];
+      if (!parameter.trainable) {
+        if (gradients.data[p] == nullptr) continue;
+        return absl::InternalError("a frozen parameter has a gradient");
+      }
+      if (unit == run_.unwritten_unit && static_cast<int>(p) == run_.unwritten_parameter) continue;
+      const std::vector<float> values =
+          MakeGradient(run_, parameter, group_->rank(), step, micro, weights.data[p]);
+      for (int64_t i = 0; i < static_cast<int64_t>(values.size()); ++i) {
+        const float before =
+            gradients.accumulate ? Load(gradients.data[p], parameter.dtype, i) : 0.0f;
+        Store(gradients.data[p], parameter.dtype, i, before + values[static_cast<size_t>(i)]);
+      }
+    }
+    return absl::OkStatus();
+  };
+  ZERO_RETURN_IF_ERROR(stream_->Enqueue("backward", backward));
+  if (reduce) ZERO_RETURN_IF_ERROR(optimizer_->ReduceGradients(unit, *stream_, unwritten));
+  return optimizer_->ReleaseWeights(unit, *stream_);
+}
+
+// Resident units are used at their place and once more at the end of forward.
+absl::Status Trainer::TrainPass(int step, int micro) {
+  const int units = static_cast<int>(run_.model.units.size());
+  const bool last = micro + 1 == run_.micro_batches;
+  ZERO_RETURN_IF_ERROR(optimizer_->BeginPass(last ? Pass::kTrainLast : Pass::kTrain));
+  for (int u = 0; u < units; ++u) ZERO_RETURN_IF_ERROR(Forward(u));
+  for (int u = 0; u < units; ++u) {
+    if (resident(u)) ZERO_RETURN_IF_ERROR(Forward(u));
+  }
+  for (int u = 0; u < units; ++u) {
+    if (resident(u) && !passed_over(u, step)) {
+      ZERO_RETURN_IF_ERROR(Backward(u, step, micro, /*reduce=*/false));
+    }
+  }
+  for (int u = units - 1; u >= 0; --u) {
+    if (passed_over(u, step)) {
+      ZERO_RETURN_IF_ERROR(Forward(u));
+    } else {
+      ZERO_RETURN_IF_ERROR(Backward(u, step, micro, /*reduce=*/true));
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Trainer::Evaluate() {
+  ZERO_RETURN_IF_ERROR(optimizer_->BeginPass(Pass::kEvaluate));
+  for (int u = 0; u < static_cast<int>(run_.model.units.size()); ++u) {
+    ZERO_RETURN_IF_ERROR(Forward(u));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Trainer::GatherAll(Outcome* outcome) {
+  const std::pair<State, std::map<std::string, std::vector<float>>*> states[] = {
+      {State::kWeight, &outcome->weights},
+      {State::kMaster, &outcome->masters},
+      {State::kMoment1, &outcome->moment1},
+      {State::kMoment2, &outcome->moment2}};
+  for (const auto& [state, values] : states) {
+    for (const Unit& unit : run_.model.units) {
+      for (const Parameter& parameter : unit.parameters) {
+        std::vector<float> all(static_cast<size_t>(ElementCount(parameter)));
+        const absl::Status gathered =
+            optimizer_->Gather(state, parameter.name, absl::MakeSpan(all));
+        if (absl::IsNotFound(gathered)) continue;  // frozen, or an optimizer without this moment
+        ZERO_RETURN_IF_ERROR(gathered);
+        (*values)[parameter.name] = std::move(all);
+      }
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Trainer::Train(Outcome* outcome) {
+  ZERO_ASSIGN_OR_RETURN(stream_, device_->CreateStream(absl::StrCat("toy-", group_->rank())));
+  ZERO_ASSIGN_OR_RETURN(optimizer_, ShardedOptimizer::Create(run_.config, run_.model, device_,
+                                                             group_, run_.adopted));
+  outcome->plan = optimizer_->plan();
+  ZERO_RETURN_IF_ERROR(optimizer_->Write(State::kMaster, InitialValues()));
+  outcome->traffic.push_back(group_->traffic());
+  std::vector<Pending<StepResult>> pending;
+  for (int step = 0; step < run_.steps; ++step) {
+    if (run_.evaluate_between) ZERO_RETURN_IF_ERROR(Evaluate());
+    for (int micro = 0; micro < run_.micro_batches; ++micro) {
+      ZERO_RETURN_IF_ERROR(TrainPass(step, micro));
+      for (int e = 0; e < run_.evaluate_within; ++e) ZERO_RETURN_IF_ERROR(Evaluate());
+    }
+    const double weight = run_.loss_weight ? run_.loss_weight(group_->rank(), step) : 0;
+    ZERO_ASSIGN_OR_RETURN(Pending<StepResult> result, optimizer_->Step(weight));
+    pending.push_back(std::move(result));
+    if (run_.evaluate_between) ZERO_RETURN_IF_ERROR(Evaluate());
+    outcome->traffic.push_back(group_->traffic());
+    outcome->allocations.push_back(device_->allocations());
+  }
+  for (Pending<StepResult>& result : pending) {
+    ZERO_ASSIGN_OR_RETURN(StepResult value, result.Get());
+    outcome->steps.push_back(std::move(value));
+  }
+  ZERO_RETURN_IF_ERROR(optimizer_->Finish());
+  outcome->memory = device_->memory();
+  return GatherAll(outcome);
+}
+
+template <class T>
+bool SameBits(const T& a, const T& b) {
+  return a.size() == b.size() && std::memcmp(a.data(), b.data(), a.size() * sizeof(a[0])) == 0;
+}
+
+std::string Difference(const char* what, const std::map<std::string, std::vector<float>>& a,
+                       const std::map<std::string, std::vector<float>>& b) {
+  for (const auto& [name, values] : a) {
+    const auto other = b.find(name);
+    if (other == b.end()) return absl::StrCat(what, " of ", name, " is missing");
+    for (size_t i = 0; i < values.size(); ++i) {
+      if (std::memcmp(&values[i], &other->second[i], sizeof(float)) == 0) continue;
+      return absl::StrFormat("%s of %s[%d]: %.9g and %.9g", what, name, i, values[i],
+                             other->second[i]);
+    }
+  }
+  return a.size() == b.size() ? "" : absl::StrCat(what, ": other parameters");
+}
+
+}  // namespace
+
+Source InitialValues() {
+  return [](const Parameter& parameter, int64_t first, absl::Span<float> out) {
+    FillNormal(5, parameter.name, first, 0.25f, out);
+    return absl::OkStatus();
+  };
+}
+
+Outcome RunToy(const Run& run) {
+  LocalWorld world(run.ranks, run.deadline);
+  std::vector<std::unique_ptr<HostDevice>> devices;
+  for (int r = 0; r < run.ranks; ++r) {
+    HostDevice::Options options;
+    options.hook = run.hook;
+    devices.push_back(std::make_unique<HostDevice>(options));
+  }
+  std::vector<Outcome> outcomes(static_cast<size_t>(run.ranks));
+  Outcome result;
+  const absl::Status status = RunRanks(world, [&](ProcessGroup* group) {
+    Trainer trainer(run, group, devices[group->rank()].get());
+    const absl::Status trained = trainer.Train(&outcomes[group->rank()]);
+    if (!trained.ok()) group->Abort(trained);
+    return trained;
+  });
+  for (int r = 1; r < run.ranks && status.ok(); ++r) {
+    if (SameState(outcomes[0], outcomes[r])) continue;
+    outcomes[0].status = absl::InternalError(
+        absl::StrCat("rank ", r, " ended in another state: ",
+                     FirstDifference(outcomes[0], outcomes[r])));
+  }
+  result = std::move(outcomes[0]);
+  if (!status.ok()) result.status = status;
+  for (const auto& device : devices) {
+    for (const MemoryUse& use : device->memory()) result.live_bytes_left += use.current;
+  }
+  return result;
+}
+
+std::string FirstDifference(const Outcome& a, const Outcome& b) {
+  if (a.steps.size() != b.steps.size()) return "another number of steps";
+  for (size_t i = 0; i < a.steps.size(); ++i) {
+    if (std::memcmp(&a.steps[i].gradient_norm, &b.steps[i].gradient_norm, sizeof(double)) != 0 ||
+        a.steps[i].applied != b.steps[i].applied ||
+        a.steps[i].clip_coefficient != b.steps[i].clip_coefficient) {
+      return absl::StrFormat("step %d: norms %.17g and %.17g", i + 1, a.steps[i].gradient_norm,
+                             b.steps[i].gradient_norm);
+    }
+  }
+  for (const std::string& difference :
+       {Difference("weight", a.weights, b.weights), Difference("master", a.masters, b.masters),
+        Difference("moment1", a.moment1, b.moment1),
+        Difference("moment2", a.moment2, b.moment2)}) {
+    if (!difference.empty()) return difference;
+  }
+  return "";
+}
+
+bool SameState(const Outcome& a, const Outcome& b) { return FirstDifference(a, b).empty(); }
+
+}  // namespace zero::test

@@ -1,0 +1,65 @@
+// A trainer without a model: gradients are a given function of rank, step, element and weight, so
+// that a run can be repeated with other stages, and compared bit for bit.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "collectives/local_group.h"
+#include "device/scheduler.h"
+#include "zero/sharded_optimizer.h"
+
+namespace zero::test {
+
+struct Run {
+  Config config;
+  Model model;
+  int ranks = 1;
+  int micro_batches = 1;
+  int steps = 3;
+  // Gradients whose sums are exact in fp32 in any order, and do not depend on the weights.
+  bool exact_gradients = false;
+  // A unit that nothing reports in the second step; -1: none.
+  int passed_over_unit = -1;
+  // (unit, parameter) that the trainer does not write in any pass; -1: none.
+  int unwritten_unit = -1;
+  int unwritten_parameter = -1;
+  bool evaluate_between = false;   // evaluation passes before and after every step
+  int evaluate_within = 0;         // evaluation passes between micro-batches
+  bool acquire_gradients_late = false;
+  OperationHook hook;              // for every device
+  std::function<double(int rank, int step)> loss_weight;  // null: none
+  std::function<void(int rank, int step, std::vector<float>& gradient)> spoil;  // per parameter
+  Adopted adopted;
+  absl::Duration deadline = absl::Seconds(20);
+};
+
+struct Outcome {
+  absl::Status status;
+  std::vector<StepResult> steps;                                 // of rank 0
+  std::map<std::string, std::vector<float>> weights, masters, moment1, moment2;
+  Plan plan;
+  MemoryTable memory = {};                                       // of rank 0, before gathering
+  std::vector<TrafficTable> traffic;                             // of rank 0, after each step
+  std::vector<int64_t> allocations;                              // likewise
+  int64_t live_bytes_left = 0;                                   // on any device, at the end
+};
+
+Outcome RunToy(const Run& run);
+
+// Names used as the "shapes" factor of matrices: each a model that is awkward in another way.
+std::vector<std::string> ModelNames();
+Model MakeModel(const std::string& name, DType dtype);
+
+// The toy's initial values.
+Source InitialValues();
+
+// Same bits in everything that was gathered, and in norms and coefficients.
+bool SameState(const Outcome& a, const Outcome& b);
+std::string FirstDifference(const Outcome& a, const Outcome& b);
+
+}  // namespace zero::test

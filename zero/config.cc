@@ -1,0 +1,53 @@
+#include "zero/config.h"
+
+#include <cmath>
+
+#include "absl/strings/str_cat.h"
+#include "device/status.h"
+
+namespace zero {
+namespace {
+
+absl::Status Check(bool right, const char* field, double value, const char* wanted) {
+  if (right) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat(field, " is ", value, ": it must be ", wanted));
+}
+
+bool AtLeastZero(double value) { return std::isfinite(value) && value >= 0; }
+
+}  // namespace
+
+absl::Status Validate(const Config& config) {
+  ZERO_RETURN_IF_ERROR(
+      Check(config.stage >= 0 && config.stage <= 3, "stage", config.stage, "0, 1, 2 or 3"));
+  ZERO_RETURN_IF_ERROR(Check(AtLeastZero(config.learning_rate), "learning_rate",
+                             config.learning_rate, "finite and not negative"));
+  ZERO_RETURN_IF_ERROR(
+      Check(config.beta1 >= 0 && config.beta1 < 1, "beta1", config.beta1, "in [0, 1)"));
+  ZERO_RETURN_IF_ERROR(
+      Check(config.beta2 >= 0 && config.beta2 < 1, "beta2", config.beta2, "in [0, 1)"));
+  ZERO_RETURN_IF_ERROR(
+      Check(AtLeastZero(config.epsilon), "epsilon", config.epsilon, "finite and not negative"));
+  ZERO_RETURN_IF_ERROR(Check(config.momentum >= 0 && config.momentum < 1, "momentum",
+                             config.momentum, "in [0, 1)"));
+  ZERO_RETURN_IF_ERROR(Check(AtLeastZero(config.clip_norm), "clip_norm", config.clip_norm,
+                             "0 (off) or a positive limit"));
+  ZERO_RETURN_IF_ERROR(Check(AtLeastZero(config.loss_scale) && config.loss_scale > 0,
+                             "loss_scale", config.loss_scale, "finite and positive"));
+  ZERO_RETURN_IF_ERROR(Check(config.reduce_bucket_size > 0, "reduce_bucket_size",
+                             static_cast<double>(config.reduce_bucket_size), "positive"));
+  ZERO_RETURN_IF_ERROR(
+      Check(config.prefetch >= 0, "prefetch", config.prefetch, "0 or a number of units"));
+  ZERO_RETURN_IF_ERROR(Check(!config.groups.empty() && config.groups.size() <= 256,
+                             "the number of parameter groups",
+                             static_cast<double>(config.groups.size()), "1 to 256"));
+  for (const ParameterGroup& group : config.groups) {
+    ZERO_RETURN_IF_ERROR(Check(AtLeastZero(group.learning_rate_factor), "learning_rate_factor",
+                               group.learning_rate_factor, "finite and not negative"));
+    ZERO_RETURN_IF_ERROR(Check(AtLeastZero(group.weight_decay), "weight_decay",
+                               group.weight_decay, "finite and not negative"));
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace zero

@@ -1,0 +1,302 @@
+#include "zero/gradient_store.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "device/status.h"
+#include "kernels/kernels.h"
+
+namespace zero {
+
+GradientStore::GradientStore(const Context& context, SegmentBlock block,
+                             OrderedReduction* reduction, NormMemory norms)
+    : context_(context), block_(std::move(block)), reduction_(reduction), norms_(norms) {
+  for (int u = 0; u < context.units(); ++u) {
+    order_.emplace_back(context.device);
+    std::vector<int>& rows = norm_row_.emplace_back();
+    for (const Segment& segment : context.unit(u).segments) {
+      rows.push_back(segment.trainable && segment.elements > 0 ? norm_rows_++ : -1);
+    }
+  }
+  progress_.assign(context.units(), Progress::kOpen);
+  stored_.assign(context.units(), false);
+}
+
+absl::Status GradientStore::AllocateSlots() {
+  const ReductionPlan& plan = context_.plan->reduction;
+  if (slots()) {
+    for (int64_t bytes : plan.slot_bytes) {
+      ZERO_ASSIGN_OR_RETURN(Buffer slot,
+                            context_.device->Allocate(bytes, MemoryCategory::kGradientSlots,
+                                                      "gradient slot"));
+      slot_memory_.push_back(std::move(slot));
+      slot_order_.emplace_back(context_.device);
+    }
+  }
+  std::vector<int> last_in_slot(plan.slot_bytes.size(), -1);
+  for (int g = 0; g < static_cast<int>(plan.groups.size()); ++g) {
+    int& last = last_in_slot[plan.groups[g].slot];
+    previous_in_slot_.push_back(last);
+    last = g;
+  }
+  for (int u = 0; u < context_.units(); ++u) {
+    std::vector<void*>& data = data_.emplace_back();
+    const UnitLayout& layout = context_.unit(u);
+    for (const Run& run : layout.parameters) {
+      const Segment& segment = layout.segments[run.segment];
+      char* const base = segment.trainable ? WrittenAt(u, run.segment) : nullptr;
+      data.push_back(base == nullptr ? nullptr : base + run.first * SizeOf(segment.dtype));
+    }
+  }
+  return absl::OkStatus();
+}
+
+char* GradientStore::WrittenAt(int unit, int segment) const {
+  if (!slots()) return block_.at(unit, segment);
+  const ReductionPlan& plan = context_.plan->reduction;
+  const int slot = plan.groups[plan.group_of[unit]].slot;
+  if (slot_memory_[slot].bytes() == 0) return nullptr;
+  return slot_memory_[slot].bytes_at(plan.slot_offsets[unit][segment]);
+}
+
+Handover& GradientStore::written_order(int unit) {
+  if (!slots()) return order_[unit];
+  const ReductionPlan& plan = context_.plan->reduction;
+  return slot_order_[plan.groups[plan.group_of[unit]].slot];
+}
+
+void GradientStore::BeginPass(bool last) {
+  last_pass_ = last;
+  next_ = context_.units() - 1;
+  std::fill(progress_.begin(), progress_.end(), Progress::kOpen);
+  reported_in_group_.assign(context_.plan->reduction.groups.size(), 0);
+}
+
+absl::Status GradientStore::FinishPass() {
+  while (next_ >= 0) ZERO_RETURN_IF_ERROR(PassOver(next_));
+  return absl::OkStatus();
+}
+
+absl::Status GradientStore::WaitForUses(const Stream& stream) {
+  for (Handover& order : order_) ZERO_RETURN_IF_ERROR(order.BeginWrite(stream));
+  for (Handover& order : slot_order_) ZERO_RETURN_IF_ERROR(order.BeginWrite(stream));
+  return absl::OkStatus();
+}
+
+void GradientStore::EndStep() { std::fill(stored_.begin(), stored_.end(), false); }
+
+absl::StatusOr<Gradients> GradientStore::Acquire(int unit, const Stream& stream) {
+  const bool resident = context_.model->units[unit].resident;
+  if (context_.unit(unit).trainable()) {
+    if (progress_[unit] == Progress::kReported) {
+      return absl::FailedPreconditionError(
+          absl::StrCat("AcquireGradients of unit '", context_.name(unit),
+                       "': it was already reduced, or passed over, in this pass"));
+    }
+    if (progress_[unit] == Progress::kAcquired && !resident) {
+      return absl::FailedPreconditionError(
+          absl::StrCat("AcquireGradients of unit '", context_.name(unit),
+                       "': it is acquired; a unit used more than once must be resident"));
+    }
+  } else {
+    return Gradients{data_[unit], false};
+  }
+  Gradients gradients{data_[unit], progress_[unit] == Progress::kAcquired};
+  if (slots()) {
+    ZERO_RETURN_IF_ERROR(FreeSlot(unit));
+  } else {
+    gradients.accumulate = gradients.accumulate || stored_[unit];
+  }
+  ZERO_RETURN_IF_ERROR(written_order(unit).BeginWrite(stream));
+  if (!gradients.accumulate && context_.plan->config.poison_slots) {
+    const UnitLayout& layout = context_.unit(unit);
+    for (int s = 0; s < static_cast<int>(layout.segments.size()); ++s) {
+      if (norm_row_[unit][s] < 0) continue;
+      ZERO_RETURN_IF_ERROR(context_.device->Fill(
+          stream, WrittenAt(unit, s), 0xFF,
+          layout.segments[s].elements * SizeOf(layout.segments[s].dtype)));
+    }
+  }
+  progress_[unit] = Progress::kAcquired;
+  return gradients;
+}
+
+absl::Status GradientStore::FreeSlot(int unit) {
+  const ReductionPlan& plan = context_.plan->reduction;
+  const int before = previous_in_slot_[plan.group_of[unit]];
+  if (before < 0) return absl::OkStatus();
+  // What used the slot before has to go out first. Units that nobody wrote are passed over.
+  const int units = static_cast<int>(plan.groups[before].units.size());
+  while (reported_in_group_[before] < units) ZERO_RETURN_IF_ERROR(PassOver(next_));
+  return absl::OkStatus();
+}
+
+absl::Status GradientStore::PassOver(int unit) {
+  const UnitLayout& layout = context_.unit(unit);
+  if (!layout.trainable()) {
+    next_ = unit - 1;
+    return absl::OkStatus();
+  }
+  if (progress_[unit] == Progress::kAcquired) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("the gradients of unit '", context_.name(unit),
+                     "' are acquired but not reduced: call ReduceGradients in the reverse order of "
+                     "units, before the next pass and Step"));
+  }
+  if (slots() || !stored_[unit]) {
+    const Stream& stream = *context_.arithmetic;
+    ZERO_RETURN_IF_ERROR(written_order(unit).Write(stream, [&]() -> absl::Status {
+      for (int s = 0; s < static_cast<int>(layout.segments.size()); ++s) {
+        if (norm_row_[unit][s] < 0) continue;
+        ZERO_RETURN_IF_ERROR(context_.device->Fill(
+            stream, WrittenAt(unit, s), 0,
+            layout.segments[s].elements * SizeOf(layout.segments[s].dtype)));
+      }
+      return absl::OkStatus();
+    }));
+  }
+  return MarkReported(unit);
+}
+
+std::vector<ByteRange> GradientStore::ZeroedRanges(int unit,
+                                                   absl::Span<const int> unwritten) const {
+  const UnitLayout& layout = context_.unit(unit);
+  std::vector<ByteRange> ranges;
+  const auto add = [&](const Run& run) {
+    const Segment& segment = layout.segments[run.segment];
+    if (!segment.trainable || run.count == 0) return;
+    const int64_t element = SizeOf(segment.dtype);
+    ranges.push_back(
+        {WrittenAt(unit, run.segment) + run.first * element, run.count * element});
+  };
+  for (const Run& gap : layout.gaps) add(gap);
+  for (int parameter : unwritten) add(layout.parameters[parameter]);
+  return ranges;
+}
+
+absl::Status GradientStore::Reduce(int unit, const Stream& stream,
+                                   absl::Span<const int> unwritten) {
+  const UnitLayout& layout = context_.unit(unit);
+  const int parameters = static_cast<int>(layout.parameters.size());
+  for (int parameter : unwritten) {
+    if (parameter >= 0 && parameter < parameters) continue;
+    return absl::InvalidArgumentError(
+        absl::StrCat("ReduceGradients of unit '", context_.name(unit), "': unwritten parameter ",
+                     parameter, " does not exist; the unit has ", parameters));
+  }
+  if (!layout.trainable()) return absl::OkStatus();
+  if (progress_[unit] != Progress::kAcquired) {
+    return absl::FailedPreconditionError(absl::StrCat(
+        "ReduceGradients of unit '", context_.name(unit),
+        progress_[unit] == Progress::kReported
+            ? "': it was already reduced, or passed over, in this pass"
+            : "': its gradients are not acquired; leave the unit out to count it as zeros"));
+  }
+  for (int u = next_; u > unit; --u) {
+    if (progress_[u] == Progress::kAcquired) {
+      return absl::FailedPreconditionError(absl::StrCat(
+          "ReduceGradients of unit '", context_.name(unit), "': unit '", context_.name(u),
+          "' comes before it in backward, and is acquired but not reduced"));
+    }
+  }
+  while (next_ > unit) ZERO_RETURN_IF_ERROR(PassOver(next_));
+  // Added to, the block keeps its zeroed gaps, and an unwritten parameter what it had.
+  if (slots() || !stored_[unit]) {
+    ZERO_RETURN_IF_ERROR(ZeroRanges(stream, ZeroedRanges(unit, unwritten)));
+  }
+  ZERO_RETURN_IF_ERROR(written_order(unit).EndWrite(stream));
+  return MarkReported(unit);
+}
+
+absl::Status GradientStore::MarkReported(int unit) {
+  progress_[unit] = Progress::kReported;
+  next_ = unit - 1;
+  const ReductionPlan& plan = context_.plan->reduction;
+  const int group = plan.group_of[unit];
+  if (++reported_in_group_[group] < static_cast<int>(plan.groups[group].units.size())) {
+    return absl::OkStatus();
+  }
+  ZERO_RETURN_IF_ERROR(FinishGroup(plan.groups[group]));
+  for (int u : plan.groups[group].units) stored_[u] = true;
+  return absl::OkStatus();
+}
+
+absl::Status GradientStore::RunReduction(const ReductionGroup& group, bool from_slots,
+                                         bool accumulate) {
+  const Stream& communication = *context_.communication;
+  const Stream& arithmetic = *context_.arithmetic;
+  const int ranks = context_.group->size();
+  // One rank sends nothing: the sum reads what was written itself.
+  const Stream& reader = ranks == 1 ? arithmetic : communication;
+
+  std::vector<Handover*> sources;
+  if (from_slots) {
+    sources.push_back(&written_order(group.units[0]));
+  } else {
+    for (int u : group.units) sources.push_back(&order_[u]);
+  }
+  for (Handover* source : sources) ZERO_RETURN_IF_ERROR(source->BeginRead(reader));
+  for (int u : group.units) ZERO_RETURN_IF_ERROR(order_[u].BeginWrite(arithmetic));
+
+  std::vector<ReductionPiece> call;
+  int64_t room = context_.plan->reduction.call_bytes;
+  const auto flush = [&]() -> absl::Status {
+    if (call.empty()) return absl::OkStatus();
+    ZERO_RETURN_IF_ERROR(reduction_->Run(communication, arithmetic, kReduceGradients, call));
+    call.clear();
+    room = context_.plan->reduction.call_bytes;
+    return absl::OkStatus();
+  };
+  for (int u : group.units) {
+    const UnitLayout& layout = context_.unit(u);
+    for (int s = 0; s < static_cast<int>(layout.segments.size()); ++s) {
+      const Segment& segment = layout.segments[s];
+      if (norm_row_[u][s] < 0) continue;
+      const DType stored = StoredTypeOf(u, s);
+      const DType sent = from_slots ? segment.dtype : stored;
+      const char* const source = from_slots ? WrittenAt(u, s) : block_.at(u, s);
+      char* const own = block_.slice(u, s, segment.slice, SizeOf(stored));
+      for (int64_t first = 0; first < segment.slice;) {
+        const int64_t fit = room / (ranks * SizeOf(sent)) / kParameterAlignment;
+        const int64_t columns = std::min(segment.slice - first, fit * kParameterAlignment);
+        if (columns == 0) {
+          ZERO_RETURN_IF_ERROR(flush());
+          continue;
+        }
+        ReductionPiece piece;
+        piece.send = source + first * SizeOf(sent);
+        piece.slice = segment.slice;
+        piece.columns = columns;
+        piece.type = sent;
+        piece.out = own + first * SizeOf(stored);
+        piece.out_type = stored;
+        piece.accumulate = accumulate;
+        call.push_back(piece);
+        room -= columns * ranks * SizeOf(sent);
+        first += columns;
+      }
+    }
+  }
+  ZERO_RETURN_IF_ERROR(flush());
+  for (Handover* source : sources) ZERO_RETURN_IF_ERROR(source->EndRead(reader));
+  for (int u : group.units) ZERO_RETURN_IF_ERROR(order_[u].EndWrite(arithmetic));
+  return absl::OkStatus();
+}
+
+absl::Status GradientStore::EnqueueNorms(int unit) {
+  const UnitLayout& layout = context_.unit(unit);
+  return order_[unit].Read(*context_.arithmetic, [&]() -> absl::Status {
+    for (int s = 0; s < static_cast<int>(layout.segments.size()); ++s) {
+      if (norm_row_[unit][s] < 0) continue;
+      const DType type = StoredTypeOf(unit, s);
+      const int64_t slice = layout.segments[s].slice;
+      ZERO_RETURN_IF_ERROR(Norm(*context_.arithmetic,
+                                block_.slice(unit, s, slice, SizeOf(type)), type, slice,
+                                norms_.scratch, norms_.partials + norm_row_[unit][s]));
+    }
+    return absl::OkStatus();
+  });
+}
+
+}  // namespace zero

@@ -1,0 +1,110 @@
+// Where gradients are written, when they are reduced, and what is kept of them.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "collectives/ordered_reduction.h"
+#include "kernels/step_scalars.h"
+#include "kernels/zero_ranges.h"
+#include "zero/context.h"
+#include "zero/sharded_optimizer.h"
+
+namespace zero {
+
+// Where the norms of reduced gradients go, in device memory: `partials` has one row for each
+// trainable segment that is not empty, in registration order.
+struct NormMemory {
+  NormPartial* partials = nullptr;
+  NormPartial* scratch = nullptr;
+};
+
+// The life of a gradient: the trainer writes a unit's gradients into a slot or into the stored block
+// (Acquire), hands them over (Reduce), and when the units of a reduction group are complete they
+// are exchanged, added up in rank order and stored. Groups are completed strictly in the order of
+// backward.
+class GradientStore {
+ public:
+  virtual ~GradientStore() = default;
+
+  void BeginPass(bool last);
+  // Reduces units that the pass did not report, as zeros.
+  absl::Status FinishPass();
+  absl::StatusOr<Gradients> Acquire(int unit, const Stream& stream);
+  absl::Status Reduce(int unit, const Stream& stream, absl::Span<const int> unwritten);
+  // The stored gradients were used; the next pass overwrites them.
+  void EndStep();
+
+  // Work enqueued later on `stream` starts after every use so far, the trainer's included.
+  absl::Status WaitForUses(const Stream& stream);
+
+  const SegmentBlock& block() const { return block_; }
+  Handover& order(int unit) { return order_[unit]; }
+  int norm_rows() const { return norm_rows_; }
+
+ protected:
+  GradientStore(const Context& context, SegmentBlock block, OrderedReduction* reduction,
+                NormMemory norms);
+  absl::Status AllocateSlots();
+
+  // All units of the group are written, in slots or in the block.
+  virtual absl::Status FinishGroup(const ReductionGroup& group) = 0;
+
+  // True if the trainer writes into slots.
+  bool slots() const { return context_.plan->uses_gradient_slots; }
+  bool stored(int unit) const { return stored_[unit]; }
+  bool last_pass() const { return last_pass_; }
+  DType StoredTypeOf(int unit, int segment) const {
+    return StoredType(context_.plan->config, context_.unit(unit).segments[segment]);
+  }
+  char* WrittenAt(int unit, int segment) const;
+  Handover& written_order(int unit);
+
+  // Exchanges and adds up the group: from slots in the written dtype, or from the block in the
+  // stored one; own slices go to the block.
+  absl::Status RunReduction(const ReductionGroup& group, bool from_slots, bool accumulate);
+  absl::Status EnqueueNorms(int unit);
+
+  const Context& context_;
+  SegmentBlock block_;
+
+ private:
+  enum class Progress : uint8_t { kOpen, kAcquired, kReported };
+
+  // Nothing earlier in backward waits in the unit's slot any more.
+  absl::Status FreeSlot(int unit);
+  absl::Status PassOver(int unit);
+  absl::Status MarkReported(int unit);
+  std::vector<ByteRange> ZeroedRanges(int unit, absl::Span<const int> unwritten) const;
+
+  OrderedReduction* const reduction_;
+  const NormMemory norms_;
+  std::vector<Handover> order_;       // of the stored gradients, by unit
+  std::vector<Buffer> slot_memory_;   // by slot
+  std::vector<Handover> slot_order_;
+  std::vector<int> previous_in_slot_; // by group: the group that uses its slot before; -1: none
+  std::vector<std::vector<void*>> data_;           // by unit and parameter
+  std::vector<std::vector<int>> norm_row_;         // [unit][segment]; -1
+  int norm_rows_ = 0;
+
+  std::vector<Progress> progress_;    // by unit, in this pass
+  std::vector<int> reported_in_group_;
+  std::vector<bool> stored_;          // by unit: the block holds gradients of this step
+  int next_ = -1;                     // next unit in the order of backward
+  bool last_pass_ = false;
+};
+
+// Stages 0 and 1: whole gradients on every rank, exchanged once per step. `gather_sums`: every rank
+// gets every sum (stage 0).
+absl::StatusOr<std::unique_ptr<GradientStore>> MakeWholeGradients(const Context& context,
+                                                                  bool gather_sums,
+                                                                  OrderedReduction* reduction,
+                                                                  NormMemory norms, void* adopted);
+// Stages 2 and 3: every pass is reduced, and this rank keeps its slices of the sums.
+absl::StatusOr<std::unique_ptr<GradientStore>> MakeSlicedGradients(const Context& context,
+                                                                   OrderedReduction* reduction,
+                                                                   NormMemory norms);
+
+}  // namespace zero

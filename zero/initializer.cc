@@ -1,0 +1,82 @@
+#include "zero/initializer.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <utility>
+
+namespace zero {
+namespace {
+
+// FNV-1a, 64 bits: any fixed hash will do, but it may never change.
+uint64_t Hash(const std::string& text) {
+  uint64_t hash = 0xcbf29ce484222325u;
+  for (const char c : text) {
+    hash ^= static_cast<unsigned char>(c);
+    hash *= 0x100000001b3u;
+  }
+  return hash;
+}
+
+using Block = std::array<uint32_t, 4>;
+
+// Philox-4x32-10: Salmon, Moraes, Dror, Shaw, "Parallel random numbers: as easy as 1, 2, 3", SC 2011.
+Block Philox(Block counter, uint32_t key0, uint32_t key1) {
+  for (int round = 0; round < 10; ++round) {
+    const uint64_t product0 = uint64_t{0xD2511F53u} * counter[0];
+    const uint64_t product1 = uint64_t{0xCD9E8D57u} * counter[2];
+    counter = {static_cast<uint32_t>(product1 >> 32) ^ counter[1] ^ key0,
+               static_cast<uint32_t>(product1),
+               static_cast<uint32_t>(product0 >> 32) ^ counter[3] ^ key1,
+               static_cast<uint32_t>(product0)};
+    key0 += 0x9E3779B9u;
+    key1 += 0xBB67AE85u;
+  }
+  return counter;
+}
+
+// In (0, 1): the logarithm below must not see 0.
+double Uniform(uint32_t high, uint32_t low) {
+  const uint64_t bits = (uint64_t{high} << 20) ^ (low >> 12);  // 52 bits
+  return (static_cast<double>(bits) + 0.5) * 0x1p-52;
+}
+
+float NormalFor(uint64_t key, uint64_t name_hash, int64_t element) {
+  const uint64_t pair = static_cast<uint64_t>(element) / 2;
+  const Block random = Philox({static_cast<uint32_t>(pair), static_cast<uint32_t>(pair >> 32),
+                               static_cast<uint32_t>(name_hash),
+                               static_cast<uint32_t>(name_hash >> 32)},
+                              static_cast<uint32_t>(key), static_cast<uint32_t>(key >> 32));
+  constexpr double kTwoPi = 6.283185307179586476925;
+  const double radius = std::sqrt(-2 * std::log(Uniform(random[0], random[1])));
+  const double angle = kTwoPi * Uniform(random[2], random[3]);
+  return static_cast<float>(radius * (element % 2 == 0 ? std::cos(angle) : std::sin(angle)));
+}
+
+}  // namespace
+
+float NormalAt(uint64_t seed, const std::string& name, int64_t element) {
+  return NormalFor(seed, Hash(name), element);
+}
+
+void FillNormal(uint64_t seed, const std::string& name, int64_t first, float deviation,
+                absl::Span<float> out) {
+  const uint64_t hash = Hash(name);
+  for (size_t i = 0; i < out.size(); ++i) {
+    out[i] = deviation * NormalFor(seed, hash, first + static_cast<int64_t>(i));
+  }
+}
+
+Source NormalInitializer(uint64_t seed, std::function<float(const Parameter&)> deviation) {
+  return [seed, deviation = std::move(deviation)](const Parameter& parameter, int64_t first,
+                                                  absl::Span<float> out) {
+    if (parameter.shape.size() == 1) {
+      std::fill(out.begin(), out.end(), 1.0f);
+    } else {
+      FillNormal(seed, parameter.name, first, deviation(parameter), out);
+    }
+    return absl::OkStatus();
+  };
+}
+
+}  // namespace zero

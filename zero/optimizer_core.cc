@@ -1,0 +1,225 @@
+#include "zero/optimizer_core.h"
+
+#include <cmath>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "device/status.h"
+
+namespace zero {
+
+OptimizerCore::~OptimizerCore() {
+  // The trainer's streams may still use the memory that goes now.
+  if (weights_ != nullptr) (void)weights_->WaitForUses(*arithmetic_);
+  if (gradients_ != nullptr) (void)gradients_->WaitForUses(*arithmetic_);
+  // Each drains: everything that one waits for on the other is enqueued by now.
+  communication_.reset();
+  arithmetic_.reset();
+}
+
+absl::Status OptimizerCore::Initialise(Device* device, ProcessGroup* group,
+                                       const Adopted& adopted) {
+  ZERO_ASSIGN_OR_RETURN(communication_,
+                        device->CreateStream(absl::StrCat("comm-", group->rank())));
+  ZERO_ASSIGN_OR_RETURN(arithmetic_, device->CreateStream(absl::StrCat("math-", group->rank())));
+  context_.plan = &plan_;
+  context_.model = &model_;
+  context_.device = device;
+  context_.group = group;
+  context_.communication = communication_.get();
+  context_.arithmetic = arithmetic_.get();
+
+  ZERO_ASSIGN_OR_RETURN(
+      reduction_, OrderedReduction::Create(device, group, plan_.reduction.call_bytes));
+  int norm_rows = 0;
+  for (const UnitLayout& unit : plan_.layout.units) {
+    for (const Segment& segment : unit.segments) {
+      norm_rows += segment.trainable && segment.elements > 0 ? 1 : 0;
+    }
+  }
+  ZERO_ASSIGN_OR_RETURN(step_, StepController::Create(context_, norm_rows));
+  ZERO_ASSIGN_OR_RETURN(states_, OptimizerStates::Create(context_));
+  ZERO_ASSIGN_OR_RETURN(weights_, MakeWeights(context_, adopted));
+  if (adopted.weights != nullptr) ZERO_RETURN_IF_ERROR(states_->CopyWeights(*weights_));
+  ZERO_ASSIGN_OR_RETURN(gradients_,
+                        MakeGradients(context_, &*reduction_, step_->norms(), adopted));
+  ZERO_ASSIGN_OR_RETURN(transfer_, StateTransfer::Create(context_, weights_.get(),
+                                                         gradients_.get(), &*states_));
+  return arithmetic_->Synchronize();
+}
+
+absl::Status OptimizerCore::Health() const {
+  if (!poison_.ok()) {
+    return absl::DataLossError(
+        absl::StrCat("a step failed halfway, load a checkpoint: ", poison_.ToString()));
+  }
+  ZERO_RETURN_IF_ERROR(communication_->Health());
+  ZERO_RETURN_IF_ERROR(arithmetic_->Health());
+  const absl::Status group = context_.group->Health();
+  if (group.ok()) return group;
+  return absl::AbortedError(absl::StrCat("the group failed before: ", group.message()));
+}
+
+absl::Status OptimizerCore::CheckVerb(const char* verb, int unit, const Stream& stream) const {
+  ZERO_RETURN_IF_ERROR(Health());
+  if (unit < 0 || unit >= context_.units()) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        verb, ": unit ", unit, " does not exist; the model has ", context_.units()));
+  }
+  if (&stream.device() != context_.device) {
+    return absl::InvalidArgumentError(absl::StrCat(verb, " of unit '", context_.name(unit),
+                                                   "': stream '", stream.name(),
+                                                   "' belongs to another device"));
+  }
+  if (!pass_.has_value()) {
+    return absl::FailedPreconditionError(
+        absl::StrCat(verb, " of unit '", context_.name(unit), "': call BeginPass first"));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status OptimizerCore::FinishTrainingPass() {
+  return training() ? gradients_->FinishPass() : absl::OkStatus();
+}
+
+absl::Status OptimizerCore::BeginPass(Pass pass) {
+  ZERO_RETURN_IF_ERROR(Health());
+  ZERO_RETURN_IF_ERROR(weights_->RequireReleased("BeginPass"));
+  if (last_pass_begun_ && pass != Pass::kEvaluate) {
+    return absl::FailedPreconditionError(
+        "BeginPass: a pass with kTrainLast has begun since the last Step; call Step first");
+  }
+  ZERO_RETURN_IF_ERROR(FinishTrainingPass());
+  pass_ = pass;
+  weights_->BeginPass(pass);
+  if (pass == Pass::kEvaluate) return absl::OkStatus();
+  ++training_passes_;
+  last_pass_begun_ = pass == Pass::kTrainLast;
+  gradients_->BeginPass(last_pass_begun_);
+  return absl::OkStatus();
+}
+
+absl::StatusOr<Weights> OptimizerCore::AcquireWeights(int unit, const Stream& stream) {
+  ZERO_RETURN_IF_ERROR(CheckVerb("AcquireWeights", unit, stream));
+  return weights_->Acquire(unit, stream);
+}
+
+absl::Status OptimizerCore::ReleaseWeights(int unit, const Stream& stream) {
+  ZERO_RETURN_IF_ERROR(CheckVerb("ReleaseWeights", unit, stream));
+  return weights_->Release(unit, stream);
+}
+
+absl::StatusOr<Gradients> OptimizerCore::AcquireGradients(int unit, const Stream& stream) {
+  ZERO_RETURN_IF_ERROR(CheckVerb("AcquireGradients", unit, stream));
+  if (!training()) {
+    return absl::FailedPreconditionError(absl::StrCat(
+        "AcquireGradients of unit '", context_.name(unit), "': an evaluation has no gradients"));
+  }
+  return gradients_->Acquire(unit, stream);
+}
+
+absl::Status OptimizerCore::ReduceGradients(int unit, const Stream& stream,
+                                            absl::Span<const int> unwritten) {
+  ZERO_RETURN_IF_ERROR(CheckVerb("ReduceGradients", unit, stream));
+  if (!training()) {
+    return absl::FailedPreconditionError(absl::StrCat(
+        "ReduceGradients of unit '", context_.name(unit), "': an evaluation has no gradients"));
+  }
+  return gradients_->Reduce(unit, stream, unwritten);
+}
+
+absl::StatusOr<Pending<StepResult>> OptimizerCore::Step(double loss_weight) {
+  ZERO_RETURN_IF_ERROR(Health());
+  if (!std::isfinite(loss_weight) || loss_weight < 0) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("Step: loss weight ", loss_weight, " is not finite and at least 0"));
+  }
+  ZERO_RETURN_IF_ERROR(weights_->RequireReleased("Step"));
+  if (!last_pass_begun_) {
+    return absl::FailedPreconditionError(
+        "Step: no pass has begun with kTrainLast since the last Step");
+  }
+  ZERO_RETURN_IF_ERROR(FinishTrainingPass());
+  pass_.reset();
+  ZERO_ASSIGN_OR_RETURN(Pending<StepResult> result,
+                        step_->Decide(training_passes_, loss_weight));
+  // From here on the device may change weights.
+  poison_ = UpdateAll();
+  ZERO_RETURN_IF_ERROR(poison_);
+  gradients_->EndStep();
+  weights_->Forget();
+  training_passes_ = 0;
+  last_pass_begun_ = false;
+  return result;
+}
+
+absl::Status OptimizerCore::UpdateAll() {
+  // Forward order: the next pass needs the first unit first.
+  for (int u = 0; u < context_.units(); ++u) {
+    ZERO_RETURN_IF_ERROR(states_->Update(u, *weights_, *gradients_, *step_));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status OptimizerCore::BeginTransfer(const char* verb, State state) {
+  ZERO_RETURN_IF_ERROR(Health());
+  ZERO_RETURN_IF_ERROR(weights_->RequireReleased(verb));
+  if (training() && state != State::kGradient) {
+    return absl::FailedPreconditionError(
+        absl::StrCat(verb, " of ", Name(state), "s: a training pass has begun; call Step first"));
+  }
+  if (state == State::kGradient) {
+    if (!last_pass_begun_) {
+      return absl::FailedPreconditionError(absl::StrCat(
+          verb, " of gradients: they are whole between the last pass and Step only"));
+    }
+    ZERO_RETURN_IF_ERROR(FinishTrainingPass());
+  }
+  return Finish();
+}
+
+absl::Status OptimizerCore::Write(State state, const Source& source) {
+  ZERO_RETURN_IF_ERROR(BeginTransfer("Write", state == State::kGradient ? State::kWeight : state));
+  return transfer_->Write(state, source);
+}
+
+absl::Status OptimizerCore::Read(State state, const Sink& sink) {
+  ZERO_RETURN_IF_ERROR(BeginTransfer("Read", state));
+  return transfer_->Read(state, sink);
+}
+
+absl::Status OptimizerCore::Gather(State state, const std::string& name, absl::Span<float> out) {
+  ZERO_RETURN_IF_ERROR(BeginTransfer("Gather", state));
+  return transfer_->Gather(state, name, out);
+}
+
+absl::Status OptimizerCore::Finish() {
+  const absl::Status communication = communication_->Synchronize();
+  const absl::Status arithmetic = arithmetic_->Synchronize();
+  ZERO_RETURN_IF_ERROR(Health());
+  ZERO_RETURN_IF_ERROR(communication);
+  return arithmetic;
+}
+
+std::string OptimizerCore::accounting_json() const {
+  std::string json = "{\"memory\": {";
+  const MemoryTable table = context_.device->memory();
+  const char* separator = "";
+  for (int i = 0; i < kMemoryCategories; ++i) {
+    if (table[i].peak == 0) continue;
+    absl::StrAppend(&json, separator, "\"", Name(static_cast<MemoryCategory>(i)),
+                    "\": {\"current\": ", table[i].current, ", \"peak\": ", table[i].peak, "}");
+    separator = ", ";
+  }
+  absl::StrAppend(&json, "}, \"wire\": {");
+  separator = "";
+  for (const auto& [name, traffic] : context_.group->traffic()) {
+    absl::StrAppend(&json, separator, "\"", name, "\": {\"calls\": ", traffic.calls,
+                    ", \"bytes\": ", traffic.bytes, "}");
+    separator = ", ";
+  }
+  absl::StrAppend(&json, "}, \"host_waits\": ", context_.device->host_waits(), "}");
+  return json;
+}
+
+}  // namespace zero

@@ -1,0 +1,79 @@
+// The verbs: their order, their errors, and the calls into the stores that do the work.
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "zero/context.h"
+#include "zero/gradient_store.h"
+#include "zero/optimizer_states.h"
+#include "zero/sharded_optimizer.h"
+#include "zero/state_transfer.h"
+#include "zero/step_controller.h"
+#include "zero/weight_store.h"
+
+namespace zero {
+
+// All stages. They differ in which stores they are made of (stages.h).
+class OptimizerCore : public ShardedOptimizer {
+ public:
+  ~OptimizerCore() override;
+
+  absl::Status BeginPass(Pass pass) override;
+  absl::StatusOr<Weights> AcquireWeights(int unit, const Stream& stream) override;
+  absl::Status ReleaseWeights(int unit, const Stream& stream) override;
+  absl::StatusOr<Gradients> AcquireGradients(int unit, const Stream& stream) override;
+  absl::Status ReduceGradients(int unit, const Stream& stream,
+                               absl::Span<const int> unwritten) override;
+  absl::StatusOr<Pending<StepResult>> Step(double loss_weight) override;
+  const float* loss_scale() const override { return step_->loss_scale(); }
+  absl::Status Write(State state, const Source& source) override;
+  absl::Status Read(State state, const Sink& sink) override;
+  absl::Status Gather(State state, const std::string& name, absl::Span<float> out) override;
+  absl::Status Finish() override;
+  const Plan& plan() const override { return plan_; }
+  const Model& model() const override { return model_; }
+  std::string accounting_json() const override;
+
+  // Streams, scalars, states and everything that does not depend on the stage; then the stores.
+  absl::Status Initialise(Device* device, ProcessGroup* group, const Adopted& adopted);
+
+ protected:
+  OptimizerCore(Plan plan, Model model) : plan_(std::move(plan)), model_(std::move(model)) {}
+  virtual absl::StatusOr<std::unique_ptr<WeightStore>> MakeWeights(const Context& context,
+                                                                   const Adopted& adopted) = 0;
+  virtual absl::StatusOr<std::unique_ptr<GradientStore>> MakeGradients(
+      const Context& context, OrderedReduction* reduction, NormMemory norms,
+      const Adopted& adopted) = 0;
+
+ private:
+  // The first error so far.
+  absl::Status Health() const;
+  absl::Status CheckVerb(const char* verb, int unit, const Stream& stream) const;
+  // Between passes; then waits for the device.
+  absl::Status BeginTransfer(const char* verb, State state);
+  absl::Status FinishTrainingPass();
+  absl::Status UpdateAll();
+  bool training() const { return pass_.has_value() && *pass_ != Pass::kEvaluate; }
+
+  // Destroyed last to first: streams drain before the memory that they use goes.
+  const Plan plan_;
+  const Model model_;
+  Context context_;
+  std::optional<OrderedReduction> reduction_;
+  std::unique_ptr<StepController> step_;
+  std::optional<OptimizerStates> states_;
+  std::unique_ptr<WeightStore> weights_;
+  std::unique_ptr<GradientStore> gradients_;
+  std::optional<StateTransfer> transfer_;
+  std::unique_ptr<Stream> communication_;
+  std::unique_ptr<Stream> arithmetic_;
+
+  std::optional<Pass> pass_;      // the pass that has begun, until Step
+  int64_t training_passes_ = 0;   // since the last Step
+  bool last_pass_begun_ = false;
+  absl::Status poison_;           // what failed after a step's point of no return
+};
+
+}  // namespace zero

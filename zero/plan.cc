@@ -1,0 +1,237 @@
+#include "zero/plan.h"
+
+#include <algorithm>
+#include <numeric>
+
+#include "absl/strings/str_cat.h"
+#include "device/status.h"
+#include "kernels/decide.h"
+#include "kernels/kernels.h"
+#include "zero/gather_schedule.h"
+
+namespace zero {
+namespace {
+
+absl::Status CheckGroups(const Config& config, const Model& model) {
+  const int groups = static_cast<int>(config.groups.size());
+  for (const Unit& unit : model.units) {
+    for (const Parameter& parameter : unit.parameters) {
+      if (parameter.group >= 0 && parameter.group < groups) continue;
+      return absl::InvalidArgumentError(
+          absl::StrCat("parameter '", parameter.name, "': group ", parameter.group,
+                       " does not exist; the configuration has ", groups));
+    }
+  }
+  return absl::OkStatus();
+}
+
+int MomentsOf(const Config& config) {
+  if (config.optimizer == OptimizerKind::kAdamW) return 2;
+  return config.momentum > 0 ? 1 : 0;
+}
+
+void PlanBlocks(Plan& plan) {
+  const Config& config = plan.config;
+  const bool sliced_states = config.stage >= 1;
+  const int moments = MomentsOf(config);
+  plan.weights = MakeBlockLayout(
+      plan.layout, config.stage >= 3,
+      [](const Segment& segment, int64_t n) { return n * SizeOf(segment.dtype); });
+  plan.gradients = MakeBlockLayout(
+      plan.layout, config.stage >= 2, [&](const Segment& segment, int64_t n) {
+        return segment.trainable ? n * SizeOf(StoredType(config, segment)) : 0;
+      });
+  plan.masters =
+      MakeBlockLayout(plan.layout, sliced_states, [](const Segment& segment, int64_t n) {
+        return segment.trainable && segment.dtype != DType::kF32 ? n * 4 : 0;
+      });
+  const auto moment_bytes = [](bool used) {
+    return [used](const Segment& segment, int64_t n) {
+      return used && segment.trainable ? n * 4 : 0;
+    };
+  };
+  plan.moment1 = MakeBlockLayout(plan.layout, sliced_states, moment_bytes(moments >= 1));
+  plan.moment2 = MakeBlockLayout(plan.layout, sliced_states, moment_bytes(moments >= 2));
+  plan.group_map =
+      MakeBlockLayout(plan.layout, sliced_states, [](const Segment& segment, int64_t n) {
+        return segment.trainable ? n / kParameterAlignment : 0;
+      });
+}
+
+// Hands out 64-byte aligned offsets.
+class Arena {
+ public:
+  int64_t Take(int64_t bytes) {
+    const int64_t offset = end_;
+    end_ = (end_ + bytes + 63) / 64 * 64;
+    return offset;
+  }
+  int64_t bytes() const { return end_; }
+
+ private:
+  int64_t end_ = 0;
+};
+
+void PlanScalars(Plan& plan) {
+  const int64_t groups = static_cast<int64_t>(plan.config.groups.size());
+  int64_t segments = 0;
+  int64_t longest = 0;
+  for (const UnitLayout& unit : plan.layout.units) {
+    for (const Segment& segment : unit.segments) {
+      if (!segment.trainable) continue;
+      ++segments;
+      longest = std::max(longest, segment.slice);
+    }
+  }
+  Arena arena;
+  ScalarLayout& layout = plan.scalars;
+  layout.state = arena.Take(sizeof(StepState));
+  layout.scalars = arena.Take(sizeof(StepScalars));
+  layout.groups = arena.Take(groups * sizeof(GroupScalars));
+  layout.rows = arena.Take(kStepRows * sizeof(StepRow));
+  layout.row_groups = arena.Take(kStepRows * groups * sizeof(GroupScalars));
+  layout.own_norm = arena.Take(sizeof(RankNorm));
+  layout.rank_norms = arena.Take(plan.world_size * sizeof(RankNorm));
+  layout.record = arena.Take(sizeof(StepRecord));
+  layout.partials = arena.Take(segments * sizeof(NormPartial));
+  layout.bases = arena.Take(segments * sizeof(int64_t));
+  layout.scratch = arena.Take(NormChunks(longest) * sizeof(NormPartial));
+  layout.group_map = arena.Take(plan.group_map.bytes);
+  layout.bytes = arena.bytes();
+}
+
+// Bytes of this rank's slice of a unit's weights.
+int64_t SliceBytes(const UnitLayout& unit) {
+  int64_t bytes = 0;
+  for (const Segment& segment : unit.segments) bytes += segment.slice * SizeOf(segment.dtype);
+  return bytes;
+}
+
+// Bytes of slices gathered by one pass over all units, forward and backward.
+int64_t SimulatePass(const Layout& layout, GatherSchedule& schedule) {
+  const int units = static_cast<int>(layout.units.size());
+  std::vector<int> sequence(2 * units);
+  std::iota(sequence.begin(), sequence.begin() + units, 0);
+  std::copy(sequence.rend() - units, sequence.rend(), sequence.begin() + units);
+  schedule.BeginPass();
+  int64_t bytes = 0;
+  for (int unit : sequence) {
+    // Cannot fail: every unit is released before the next is acquired.
+    const absl::StatusOr<std::vector<int>> gathers = schedule.Acquire(unit);
+    for (int gathered : *gathers) bytes += SliceBytes(layout.units[gathered]);
+    schedule.Release(unit);
+  }
+  return bytes;
+}
+
+void PlanGathers(const Model& model, Plan& plan) {
+  GatherSchedule schedule(model, plan.config.prefetch);
+  plan.first_pass_gathered = SimulatePass(plan.layout, schedule);
+  plan.later_pass_gathered = SimulatePass(plan.layout, schedule);
+  int64_t largest = 0;
+  int64_t resident = 0;
+  for (size_t u = 0; u < model.units.size(); ++u) {
+    const int64_t bytes = plan.layout.units[u].weight_bytes();
+    if (model.units[u].resident) {
+      resident += bytes;
+    } else {
+      largest = std::max(largest, bytes);
+    }
+  }
+  plan.bytes[static_cast<int>(MemoryCategory::kGatheredWeights)] =
+      schedule.shared_slots() * largest + resident;
+}
+
+}  // namespace
+
+DType StoredType(const Config& config, const Segment& segment) {
+  return config.accumulation == DType::kF32 ? DType::kF32 : segment.dtype;
+}
+
+absl::StatusOr<Plan> MakePlan(const Config& config, const Model& model, int world_size) {
+  ZERO_RETURN_IF_ERROR(Validate(config));
+  ZERO_RETURN_IF_ERROR(CheckGroups(config, model));
+  Plan plan;
+  plan.config = config;
+  plan.world_size = world_size;
+  ZERO_ASSIGN_OR_RETURN(plan.layout, MakeLayout(model, world_size));
+  plan.reduction = MakeReductionPlan(model, plan.layout, config.reduce_bucket_size);
+  PlanBlocks(plan);
+  PlanScalars(plan);
+
+  const auto set = [&](MemoryCategory category, int64_t bytes) {
+    plan.bytes[static_cast<int>(category)] = bytes;
+  };
+  set(MemoryCategory::kWeights, plan.weights.bytes);
+  set(MemoryCategory::kGradients, plan.gradients.bytes);
+  set(MemoryCategory::kOptimizerStates,
+      plan.masters.bytes + plan.moment1.bytes + plan.moment2.bytes);
+  if (config.stage == 3) PlanGathers(model, plan);
+
+  plan.uses_gradient_slots = config.stage >= 2;
+  for (const UnitLayout& unit : plan.layout.units) {
+    for (const Segment& segment : unit.segments) {
+      if (segment.trainable && StoredType(config, segment) != segment.dtype) {
+        plan.uses_gradient_slots = true;
+      }
+    }
+  }
+  if (plan.uses_gradient_slots) {
+    const std::vector<int64_t>& slots = plan.reduction.slot_bytes;
+    set(MemoryCategory::kGradientSlots, std::accumulate(slots.begin(), slots.end(), int64_t{0}));
+  }
+  if (world_size > 1) set(MemoryCategory::kReceive, 2 * plan.reduction.call_bytes);
+  set(MemoryCategory::kScalars, plan.scalars.bytes);
+  const int64_t groups = static_cast<int64_t>(config.groups.size());
+  set(MemoryCategory::kStaging,
+      kStepRows * (kStepRows * (static_cast<int64_t>(sizeof(StepRow)) +
+                                groups * static_cast<int64_t>(sizeof(GroupScalars))) +
+                   static_cast<int64_t>(sizeof(StepRecord))) +
+          3 * world_size * kTransferElements * 4);
+  return plan;
+}
+
+int64_t Plan::total_bytes() const {
+  return std::accumulate(bytes.begin(), bytes.end(), int64_t{0});
+}
+
+WireBytes Plan::step_wire(int64_t micro_batches) const {
+  int64_t written = 0;  // bytes of slices
+  int64_t stored = 0;
+  for (const UnitLayout& unit : layout.units) {
+    for (const Segment& segment : unit.segments) {
+      if (!segment.trainable) continue;
+      written += segment.slice * SizeOf(segment.dtype);
+      stored += segment.slice * SizeOf(StoredType(config, segment));
+    }
+  }
+  const int64_t others = world_size - 1;
+  WireBytes wire;
+  wire[kControl] = others * static_cast<int64_t>(sizeof(RankNorm));
+  wire[kReduceGradients] =
+      others * (config.stage >= 2 ? micro_batches * written
+                                  : (micro_batches == 1 ? written : stored));
+  if (config.stage == 0) wire[kGatherGradients] = others * stored;
+  if (config.stage == 1 || config.stage == 2) wire[kGatherWeights] = others * written;
+  if (config.stage == 3) {
+    wire[kGatherWeights] =
+        others * (first_pass_gathered + (micro_batches - 1) * later_pass_gathered);
+  }
+  return wire;
+}
+
+int64_t Plan::weight_offset(int unit, int parameter) const {
+  const Run& run = layout.units[unit].parameters[parameter];
+  const int64_t start = weights.offsets[unit][run.segment];
+  const DType type = layout.units[unit].segments[run.segment].dtype;
+  return start < 0 ? -1 : start + run.first * SizeOf(type);
+}
+
+int64_t Plan::gradient_offset(int unit, int parameter) const {
+  const Run& run = layout.units[unit].parameters[parameter];
+  const int64_t start = gradients.offsets[unit][run.segment];
+  const Segment& segment = layout.units[unit].segments[run.segment];
+  return start < 0 ? -1 : start + run.first * SizeOf(StoredType(config, segment));
+}
+
+}  // namespace zero

@@ -1,0 +1,147 @@
+// The sharded optimizer: ZeRO stages 0 to 3 behind one set of verbs.
+//
+//   BeginPass(kTrainLast)
+//   for each unit forward:   AcquireWeights, compute, ReleaseWeights
+//   for each unit backward:  AcquireWeights, AcquireGradients, compute, ReduceGradients,
+//                            ReleaseWeights
+//   Step
+//
+// One object is one rank of one process group and is driven by one thread. Verbs marked [C] are
+// collective: every rank calls them in the same order. A verb enqueues and returns; it never waits
+// for the device except where it says so. Each verb takes the stream that the trainer computes on;
+// it may differ from call to call. Misuse is kFailedPrecondition naming unit and verb, with nothing
+// changed. A failed group or stream: its first error, from every later verb.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/types/span.h"
+#include "collectives/process_group.h"
+#include "device/device.h"
+#include "zero/config.h"
+#include "zero/model.h"
+#include "zero/pending.h"
+#include "zero/plan.h"
+
+namespace zero {
+
+// kTrain: a micro-batch; kTrainLast: the last one before Step; kEvaluate: forward only, refuses the
+// gradient verbs and leaves nothing behind. Micro-batches are not counted ahead of time.
+enum class Pass : uint8_t { kTrain, kTrainLast, kEvaluate };
+
+enum class State : uint8_t { kWeight, kGradient, kMaster, kMoment1, kMoment2 };
+const char* Name(State state);
+
+// The trainer's own device memory, laid out by the plan (Plan::weight_offset, gradient_offset),
+// 64-byte aligned; outlives the optimizer. Create takes the weights as they are, the same on every
+// rank, and makes the masters from them; it zeroes the gaps between them, and the gradients. Where
+// addresses are given, one for each parameter in the order of the model, they are compared with the
+// plan.
+struct Adopted {
+  void* weights = nullptr;    // stages 0 to 2: Plan::weights.bytes
+  void* gradients = nullptr;  // stages 0 and 1: Plan::gradients.bytes
+  std::vector<const void*> weight_addresses;
+  std::vector<const void*> gradient_addresses;
+};
+
+// data[i]: parameter i of the unit, in its dtype. Valid on the stream until ReleaseWeights; the
+// same addresses in every step.
+struct Weights {
+  absl::Span<const void* const> data;
+};
+
+// data[i]: where to write the gradient of parameter i, in the parameter's dtype; null if frozen.
+// Overwrite it, or add to it when `accumulate`.
+struct Gradients {
+  absl::Span<void* const> data;
+  bool accumulate = false;
+};
+
+struct StepResult {
+  int64_t step = 0;                // calls of Step
+  int64_t applied_steps = 0;       // those that changed the weights
+  bool applied = false;            // false: a gradient was not finite, everything stays
+  double gradient_norm = 0;        // of the applied gradient, before clipping
+  double clip_coefficient = 1;     // min(1, clip_norm / (norm + 1e-6))
+  double learning_rate = 0;        // of this step, before group factors
+  double loss_scale = 1;
+  double loss_weight = 0;          // the divisor without the loss scale
+  std::string first_non_finite;    // the first such parameter; empty when all are finite
+};
+
+// Called for runs of a parameter's elements, row-major from `first`.
+using Source =
+    std::function<absl::Status(const Parameter&, int64_t first, absl::Span<float> out)>;
+using Sink =
+    std::function<absl::Status(const Parameter&, int64_t first, absl::Span<const float> values)>;
+
+class ShardedOptimizer {
+ public:
+  // [C] Allocates everything that training will need, as MakePlan says, and zeroes it. `device` and
+  // `group` outlive the optimizer. kResourceExhausted: nothing stays allocated.
+  static absl::StatusOr<std::unique_ptr<ShardedOptimizer>> Create(const Config& config, Model model,
+                                                                  Device* device,
+                                                                  ProcessGroup* group,
+                                                                  Adopted adopted = {});
+  // Waits for the work enqueued so far, the trainer's between Acquire and Release included.
+  virtual ~ShardedOptimizer() = default;
+
+  // Starts a forward. Units that the pass before left unreported are reduced now, as zeros.
+  virtual absl::Status BeginPass(Pass pass) = 0;  // [C]
+
+  // Makes `stream` wait until the unit's weights are whole. Stage 3: gathers the unit unless it is
+  // live, then starts the gathers of the next `prefetch` units in the direction of the pass.
+  // Recompute and backward of a unit share one Acquire.
+  virtual absl::StatusOr<Weights> AcquireWeights(int unit, const Stream& stream) = 0;  // [C] stage 3
+  // The weights may change, or their slot be used again, after the work enqueued so far.
+  virtual absl::Status ReleaseWeights(int unit, const Stream& stream) = 0;
+
+  // Makes `stream` wait until the unit's gradients may be written.
+  virtual absl::StatusOr<Gradients> AcquireGradients(int unit, const Stream& stream) = 0;
+  // The unit's gradients are written by the work enqueued so far, except those of the parameters in
+  // `unwritten` (indices into Unit::parameters), which count as zero. In reverse order of units; a
+  // unit passed over counts as zeros.
+  virtual absl::Status ReduceGradients(int unit, const Stream& stream,
+                                       absl::Span<const int> unwritten = {}) = 0;  // [C]
+
+  // Updates the weights with (sum of gradients over ranks and micro-batches) / (loss scale x
+  // divisor). The divisor is the sum over ranks of `loss_weight` (valid tokens) where that is
+  // positive, else ranks x micro-batches. After a kTrainLast pass. Waits if two results are
+  // outstanding.
+  virtual absl::StatusOr<Pending<StepResult>> Step(double loss_weight = 0) = 0;  // [C]
+
+  // One float in device memory: what the trainer multiplies its loss by.
+  virtual const float* loss_scale() const = 0;
+
+  // State in logical coordinates (parameter, first element), whatever the stage and world size.
+  // Between passes, or kFailedPrecondition; each waits for the device.
+  //
+  // Write asks `source` for what this rank stores. kWeight: rounds to the working dtype and makes
+  // the masters from that; kMaster: sets the masters and rounds them to the weights. The two are
+  // the same for fp32 parameters. `source` must give every rank the same value for an element.
+  // kGradient: kInvalidArgument.
+  virtual absl::Status Write(State state, const Source& source) = 0;  // [C]
+  // Calls `sink` with what this rank owns: its slice of every unit, frozen weights included. Each
+  // element is owned by one rank.
+  virtual absl::Status Read(State state, const Sink& sink) = 0;
+  // The whole parameter, on every rank. kNotFound names the nearest parameter.
+  virtual absl::Status Gather(State state, const std::string& name,
+                              absl::Span<float> out) = 0;  // [C]
+
+  // Waits for everything enqueued; the first error so far.
+  virtual absl::Status Finish() = 0;
+
+  virtual const Plan& plan() const = 0;   // what was promised
+  virtual const Model& model() const = 0;
+  // What is used: {"memory": {category: {"current", "peak"}}, "wire": {name: {"calls", "bytes"}},
+  // "host_waits"}. Any thread.
+  virtual std::string accounting_json() const = 0;
+};
+
+}  // namespace zero

@@ -1,0 +1,128 @@
+// Stage 3: every rank holds a slice of each unit; units are gathered into slots while they are used.
+#include <algorithm>
+#include <utility>
+
+#include "device/status.h"
+#include "zero/gather_schedule.h"
+#include "zero/weight_store.h"
+
+namespace zero {
+namespace {
+
+class SlicedWeights : public WeightStore {
+ public:
+  SlicedWeights(const Context& context, SegmentBlock block)
+      : WeightStore(context, std::move(block)),
+        schedule_(*context.model, context.plan->config.prefetch) {}
+
+  absl::Status AllocateSlots() {
+    std::vector<int64_t> bytes(schedule_.slots(), 0);
+    for (int u = 0; u < context_.units(); ++u) {
+      int64_t& slot = bytes[schedule_.slot_of(u)];
+      slot = std::max(slot, context_.unit(u).weight_bytes());
+    }
+    // The next unit of a slot may be the largest: all shared slots are that large.
+    const auto shared_end = bytes.begin() + schedule_.shared_slots();
+    if (shared_end != bytes.begin()) {
+      std::fill(bytes.begin(), shared_end, *std::max_element(bytes.begin(), shared_end));
+    }
+    for (int64_t size : bytes) {
+      ZERO_ASSIGN_OR_RETURN(
+          Buffer slot,
+          context_.device->Allocate(size, MemoryCategory::kGatheredWeights, "weight slot"));
+      slots_.push_back(std::move(slot));
+      slot_order_.emplace_back(context_.device);
+    }
+    for (int u = 0; u < context_.units(); ++u) {
+      std::vector<int64_t> starts;
+      int64_t end = 0;
+      for (const Segment& segment : context_.unit(u).segments) {
+        starts.push_back(end);
+        end += segment.elements * SizeOf(segment.dtype);
+      }
+      const Buffer& slot = slots_[schedule_.slot_of(u)];
+      SetAddresses(u, [&](int s) { return slot.bytes() == 0 ? nullptr : slot.bytes_at(starts[s]); });
+      starts_.push_back(std::move(starts));
+    }
+    return absl::OkStatus();
+  }
+
+  void BeginPass(Pass pass) override {
+    // An evaluation leaves no unit live, so that the training pass after it gathers what it would
+    // have gathered without it.
+    if (pass == Pass::kEvaluate || evaluating_) schedule_.Forget();
+    evaluating_ = pass == Pass::kEvaluate;
+    schedule_.BeginPass();
+  }
+
+  absl::StatusOr<Weights> Acquire(int unit, const Stream& stream) override {
+    ZERO_ASSIGN_OR_RETURN(const std::vector<int> gathers, schedule_.Acquire(unit));
+    for (int gathered : gathers) ZERO_RETURN_IF_ERROR(Gather(gathered));
+    ZERO_RETURN_IF_ERROR(slot_order(unit).BeginRead(stream));
+    ZERO_RETURN_IF_ERROR(Hold(unit));
+    return Weights{data_[unit]};
+  }
+
+  absl::Status Release(int unit, const Stream& stream) override {
+    ZERO_RETURN_IF_ERROR(Drop(unit));
+    schedule_.Release(unit);
+    return slot_order(unit).EndRead(stream);
+  }
+
+  absl::Status Update(int unit, const Stream& stream, bool,
+                      const std::function<absl::Status()>& enqueue) override {
+    return order_[unit].Write(stream, enqueue);
+  }
+
+  void Forget() override { schedule_.Forget(); }
+
+  absl::Status WaitForUses(const Stream& stream) override {
+    for (Handover& order : slot_order_) ZERO_RETURN_IF_ERROR(order.BeginWrite(stream));
+    return WeightStore::WaitForUses(stream);
+  }
+
+ private:
+  Handover& slot_order(int unit) { return slot_order_[schedule_.slot_of(unit)]; }
+
+  absl::Status Gather(int unit) {
+    const UnitLayout& layout = context_.unit(unit);
+    const Buffer& slot = slots_[schedule_.slot_of(unit)];
+    std::vector<AllGatherPiece> pieces;
+    for (int s = 0; s < static_cast<int>(layout.segments.size()); ++s) {
+      const Segment& segment = layout.segments[s];
+      if (segment.elements == 0) continue;
+      const int64_t bytes = segment.slice * SizeOf(segment.dtype);
+      pieces.push_back({block_.at(unit, s), slot.bytes_at(starts_[unit][s]), bytes, bytes});
+    }
+    if (pieces.empty()) return absl::OkStatus();
+    const Stream& stream = *context_.communication;
+    return slot_order(unit).Write(stream, [&]() -> absl::Status {
+      if (context_.plan->config.poison_slots) {
+        ZERO_RETURN_IF_ERROR(context_.device->Fill(stream, slot.data(), 0xFF, slot.bytes()));
+      }
+      return order_[unit].Read(stream, [&] {
+        return context_.group->AllGather(stream, evaluating_ ? kEvaluation : kGatherWeights,
+                                         pieces);
+      });
+    });
+  }
+
+  GatherSchedule schedule_;
+  std::vector<Buffer> slots_;
+  std::vector<Handover> slot_order_;
+  std::vector<std::vector<int64_t>> starts_;  // [unit][segment], within the slot
+  bool evaluating_ = false;
+};
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<WeightStore>> MakeSlicedWeights(const Context& context) {
+  ZERO_ASSIGN_OR_RETURN(SegmentBlock block,
+                        SegmentBlock::Create(context, context.plan->weights,
+                                             MemoryCategory::kWeights, "weight slices"));
+  auto store = std::make_unique<SlicedWeights>(context, std::move(block));
+  ZERO_RETURN_IF_ERROR(store->AllocateSlots());
+  return store;
+}
+
+}  // namespace zero

@@ -1,0 +1,286 @@
+#include "zero/state_transfer.h"
+
+#include <algorithm>
+#include <cstring>
+#include <limits>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "device/status.h"
+#include "kernels/bfloat16_math.h"
+
+namespace zero {
+namespace {
+
+void Decode(const void* from, DType type, float* to, int64_t n) {
+  if (type == DType::kF32) {
+    std::memcpy(to, from, static_cast<size_t>(n) * sizeof(float));
+    return;
+  }
+  const auto* const values = static_cast<const BFloat16*>(from);
+  for (int64_t i = 0; i < n; ++i) to[i] = ToFloat(values[i]);
+}
+
+void Encode(const float* from, void* to, DType type, int64_t n) {
+  if (type == DType::kF32) {
+    std::memcpy(to, from, static_cast<size_t>(n) * sizeof(float));
+    return;
+  }
+  auto* const values = static_cast<BFloat16*>(to);
+  for (int64_t i = 0; i < n; ++i) values[i] = ToBFloat16(from[i]);
+}
+
+// Levenshtein's distance, for the nearest name in a message.
+size_t Distance(const std::string& a, const std::string& b) {
+  std::vector<size_t> row(b.size() + 1);
+  for (size_t j = 0; j <= b.size(); ++j) row[j] = j;
+  for (size_t i = 1; i <= a.size(); ++i) {
+    size_t diagonal = row[0];
+    row[0] = i;
+    for (size_t j = 1; j <= b.size(); ++j) {
+      const size_t replaced = diagonal + (a[i - 1] == b[j - 1] ? 0 : 1);
+      diagonal = row[j];
+      row[j] = std::min({replaced, row[j] + 1, row[j - 1] + 1});
+    }
+  }
+  return row[b.size()];
+}
+
+absl::Status UnknownParameter(const Model& model, const std::string& name) {
+  std::string nearest;
+  size_t best = std::numeric_limits<size_t>::max();
+  for (const Unit& unit : model.units) {
+    for (const Parameter& parameter : unit.parameters) {
+      const size_t distance = Distance(name, parameter.name);
+      if (distance >= best) continue;
+      best = distance;
+      nearest = parameter.name;
+    }
+  }
+  return absl::NotFoundError(
+      absl::StrCat("no parameter '", name, "'; the nearest name is '", nearest, "'"));
+}
+
+bool HasName(const Parameter& parameter, const std::string& name) {
+  return parameter.name == name || std::find(parameter.aliases.begin(), parameter.aliases.end(),
+                                             name) != parameter.aliases.end();
+}
+
+}  // namespace
+
+const char* Name(State state) {
+  switch (state) {
+    case State::kWeight:
+      return "weight";
+    case State::kGradient:
+      return "gradient";
+    case State::kMaster:
+      return "master";
+    case State::kMoment1:
+      return "moment1";
+    case State::kMoment2:
+      return "moment2";
+  }
+  return "unknown";
+}
+
+absl::StatusOr<StateTransfer> StateTransfer::Create(const Context& context, WeightStore* weights,
+                                                    GradientStore* gradients,
+                                                    OptimizerStates* states) {
+  StateTransfer transfer(&context, weights, gradients, states);
+  const int64_t bytes = context.group->size() * kTransferElements * 4;
+  for (Buffer* buffer :
+       {&transfer.device_staging_, &transfer.host_values_, &transfer.host_raw_}) {
+    ZERO_ASSIGN_OR_RETURN(
+        *buffer, context.device->Allocate(bytes, MemoryCategory::kStaging, "state staging"));
+  }
+  return transfer;
+}
+
+StateTransfer::Place StateTransfer::Find(State state, int unit, int s) const {
+  const Segment& segment = context_->unit(unit).segments[s];
+  const auto place = [&](const SegmentBlock& block, DType type) {
+    return Place{block.at(unit, s), type, block.sliced()};
+  };
+  switch (state) {
+    case State::kWeight:
+      return place(weights_->block(), segment.dtype);
+    case State::kGradient:
+      return place(gradients_->block(), StoredType(context_->plan->config, segment));
+    case State::kMaster:
+      // An fp32 weight is its own master; so is, for want of a better, a frozen one.
+      if (segment.dtype == DType::kF32 || !segment.trainable) {
+        return place(weights_->block(), segment.dtype);
+      }
+      return place(states_->masters(), DType::kF32);
+    case State::kMoment1:
+      return place(states_->moment1(), DType::kF32);
+    case State::kMoment2:
+      return place(states_->moment2(), DType::kF32);
+  }
+  return Place();
+}
+
+absl::Status StateTransfer::Write(State state, const Source& source) {
+  if (state == State::kGradient) {
+    return absl::InvalidArgumentError(
+        "Write: gradients come from passes; weights, masters and moments can be written");
+  }
+  for (int u = 0; u < context_->units(); ++u) {
+    const int parameters = static_cast<int>(context_->unit(u).parameters.size());
+    const bool weights = state == State::kWeight || state == State::kMaster;
+    const auto write = [&]() -> absl::Status {
+      for (int p = 0; p < parameters; ++p) {
+        ZERO_RETURN_IF_ERROR(WriteParameter(state, u, p, source));
+      }
+      return absl::OkStatus();
+    };
+    if (weights) {
+      ZERO_RETURN_IF_ERROR(
+          weights_->Update(u, *context_->arithmetic, /*everywhere=*/true, write));
+    } else {
+      ZERO_RETURN_IF_ERROR(write());
+    }
+  }
+  if (state == State::kWeight || state == State::kMaster) weights_->Forget();
+  return context_->arithmetic->Synchronize();
+}
+
+absl::Status StateTransfer::WriteParameter(State state, int unit, int p, const Source& source) {
+  const Stream& stream = *context_->arithmetic;
+  const Run& run = context_->unit(unit).parameters[p];
+  const Segment& segment = context_->unit(unit).segments[run.segment];
+  const Parameter& parameter = context_->model->units[unit].parameters[p];
+  const int64_t own = context_->rank() * segment.slice;
+
+  // Everything that is derived from the values: the state itself, and what must agree with it.
+  std::vector<Place> places = {Find(state, unit, run.segment)};
+  if (state == State::kWeight) places.push_back(Find(State::kMaster, unit, run.segment));
+  if (state == State::kMaster) places.push_back(Find(State::kWeight, unit, run.segment));
+  const bool whole = std::any_of(places.begin(), places.end(), [](const Place& place) {
+    return place.data != nullptr && !place.sliced;
+  });
+  const int64_t from = whole ? run.first : std::max(run.first, own);
+  const int64_t to =
+      whole ? run.first + run.count : std::min(run.first + run.count, own + segment.slice);
+  if (places[0].data == nullptr) return absl::OkStatus();
+
+  float* const values = host_values_.as<float>();
+  for (int64_t first = from; first < to; first += kTransferElements) {
+    const int64_t n = std::min(kTransferElements, to - first);
+    ZERO_RETURN_IF_ERROR(source(parameter, first - run.first, absl::MakeSpan(values, n)));
+    for (const Place& place : places) {
+      const int64_t begin = place.sliced ? std::max(first, own) : first;
+      const int64_t end = place.sliced ? std::min(first + n, own + segment.slice) : first + n;
+      if (place.data == nullptr || begin >= end) continue;
+      const int64_t shift = place.sliced ? own : 0;
+      Encode(values + (begin - first), host_raw_.data(), place.type, end - begin);
+      ZERO_RETURN_IF_ERROR(context_->device->Copy(
+          stream, place.data + (begin - shift) * SizeOf(place.type), host_raw_.data(),
+          (end - begin) * SizeOf(place.type)));
+      // The next values use the same staging memory.
+      ZERO_RETURN_IF_ERROR(stream.Synchronize());
+      // A weight's master is the weight as it was rounded.
+      if (state == State::kWeight && &place == &places[0]) {
+        Decode(host_raw_.data(), place.type, values + (begin - first), end - begin);
+      }
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<const float*> StateTransfer::Fetch(const Stream& stream, const void* from,
+                                                  DType type, int64_t n) {
+  ZERO_RETURN_IF_ERROR(context_->device->Copy(stream, host_raw_.data(), from, n * SizeOf(type)));
+  ZERO_RETURN_IF_ERROR(stream.Synchronize());
+  Decode(host_raw_.data(), type, host_values_.as<float>(), n);
+  return host_values_.as<float>();
+}
+
+absl::Status StateTransfer::Read(State state, const Sink& sink) {
+  for (int u = 0; u < context_->units(); ++u) {
+    const int parameters = static_cast<int>(context_->unit(u).parameters.size());
+    for (int p = 0; p < parameters; ++p) {
+      ZERO_RETURN_IF_ERROR(ReadParameter(state, u, p, sink));
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::Status StateTransfer::ReadParameter(State state, int unit, int p, const Sink& sink) {
+  const Run& run = context_->unit(unit).parameters[p];
+  const Segment& segment = context_->unit(unit).segments[run.segment];
+  const Place place = Find(state, unit, run.segment);
+  if (place.data == nullptr) return absl::OkStatus();
+  const int64_t own = context_->rank() * segment.slice;
+  const int64_t from = std::max(run.first, own);
+  const int64_t to = std::min(run.first + run.count, own + segment.slice);
+  for (int64_t first = from; first < to; first += kTransferElements) {
+    const int64_t n = std::min(kTransferElements, to - first);
+    const int64_t shift = place.sliced ? own : 0;
+    ZERO_ASSIGN_OR_RETURN(const float* values,
+                          Fetch(*context_->arithmetic,
+                                place.data + (first - shift) * SizeOf(place.type), place.type, n));
+    ZERO_RETURN_IF_ERROR(sink(context_->model->units[unit].parameters[p], first - run.first,
+                              absl::MakeConstSpan(values, n)));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status StateTransfer::Gather(State state, const std::string& name, absl::Span<float> out) {
+  for (int u = 0; u < context_->units(); ++u) {
+    const std::vector<Parameter>& parameters = context_->model->units[u].parameters;
+    for (int p = 0; p < static_cast<int>(parameters.size()); ++p) {
+      if (!HasName(parameters[p], name)) continue;
+      const int64_t count = context_->unit(u).parameters[p].count;
+      if (static_cast<int64_t>(out.size()) != count) {
+        return absl::InvalidArgumentError(absl::StrCat("Gather of '", name, "': the parameter has ",
+                                                       count, " elements, out has ", out.size()));
+      }
+      return GatherParameter(state, u, p, out);
+    }
+  }
+  return UnknownParameter(*context_->model, name);
+}
+
+absl::Status StateTransfer::GatherParameter(State state, int unit, int p, absl::Span<float> out) {
+  const Run& run = context_->unit(unit).parameters[p];
+  const Segment& segment = context_->unit(unit).segments[run.segment];
+  const Place place = Find(state, unit, run.segment);
+  const std::string& name = context_->model->units[unit].parameters[p].name;
+  if (place.data == nullptr && run.count > 0) {
+    return absl::NotFoundError(
+        absl::StrCat("parameter '", name, "' has no ", Name(state)));
+  }
+  if (run.count == 0) return absl::OkStatus();
+
+  // Columns of the slices that the parameter touches: of one slice, or all of them.
+  const int64_t first_rank = run.first / segment.slice;
+  const int64_t last_rank = (run.first + run.count - 1) / segment.slice;
+  const bool one = first_rank == last_rank;
+  const int64_t begin = one ? run.first - first_rank * segment.slice : 0;
+  const int64_t end = one ? begin + run.count : segment.slice;
+  const int64_t element = SizeOf(place.type);
+  const int64_t shift = place.sliced ? 0 : context_->rank() * segment.slice;
+  const int ranks = context_->group->size();
+  const Stream& stream = *context_->communication;
+  for (int64_t column = begin; column < end; column += kTransferElements) {
+    const int64_t n = std::min(kTransferElements, end - column);
+    const AllGatherPiece piece{place.data + (shift + column) * element, device_staging_.data(),
+                               n * element, n * element};
+    ZERO_RETURN_IF_ERROR(context_->group->AllGather(stream, kStateTransfer, {&piece, 1}));
+    ZERO_ASSIGN_OR_RETURN(const float* values,
+                          Fetch(stream, device_staging_.data(), place.type, ranks * n));
+    for (int r = 0; r < ranks; ++r) {
+      const int64_t at = r * segment.slice + column;
+      const int64_t from = std::max(at, run.first);
+      const int64_t to = std::min(at + n, run.first + run.count);
+      if (from >= to) continue;
+      std::copy(values + r * n + (from - at), values + r * n + (to - at),
+                out.begin() + (from - run.first));
+    }
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace zero

@@ -1,0 +1,172 @@
+#include "zero/step_controller.h"
+
+#include <cmath>
+#include <utility>
+#include <vector>
+
+#include "device/status.h"
+#include "zero/step_outcome.h"
+
+namespace zero {
+
+absl::StatusOr<std::unique_ptr<StepController>> StepController::Create(const Context& context,
+                                                                       int norm_rows) {
+  std::unique_ptr<StepController> controller(new StepController(context));
+  ZERO_RETURN_IF_ERROR(controller->Initialise(norm_rows));
+  return controller;
+}
+
+StepController::~StepController() {
+  for (const auto& outcome : outstanding_) outcome->Resolve();
+}
+
+absl::Status StepController::Initialise(int norm_rows) {
+  const Plan& plan = *context_.plan;
+  const Stream& stream = *context_.arithmetic;
+  norm_rows_ = norm_rows;
+  names_ = std::make_shared<const ParameterIndex>(*context_.model, plan.layout);
+  ZERO_ASSIGN_OR_RETURN(scalars_, context_.device->Allocate(
+                                      layout().bytes, MemoryCategory::kScalars, "step scalars"));
+  ZERO_RETURN_IF_ERROR(context_.device->Fill(stream, scalars_.data(), 0, scalars_.bytes()));
+  const int64_t groups = static_cast<int64_t>(plan.config.groups.size());
+  staging_stride_ = kStepRows * (static_cast<int64_t>(sizeof(StepRow)) +
+                                 groups * static_cast<int64_t>(sizeof(GroupScalars))) +
+                    static_cast<int64_t>(sizeof(StepRecord));
+  ZERO_ASSIGN_OR_RETURN(staging_, context_.device->Allocate(kStepRows * staging_stride_,
+                                                            MemoryCategory::kStaging,
+                                                            "step rows and records"));
+
+  StepState state;
+  state.loss_scale = static_cast<float>(plan.config.loss_scale);
+  std::vector<int64_t> bases;
+  std::vector<uint8_t> map(static_cast<size_t>(plan.group_map.bytes), 0);
+  for (int u = 0; u < context_.units(); ++u) {
+    const UnitLayout& unit = context_.unit(u);
+    for (int s = 0; s < static_cast<int>(unit.segments.size()); ++s) {
+      const Segment& segment = unit.segments[s];
+      if (!segment.trainable || segment.elements == 0) continue;
+      bases.push_back(names_->base(u, s) + context_.rank() * segment.slice);
+    }
+    for (size_t p = 0; p < unit.parameters.size(); ++p) {
+      const Run& run = unit.parameters[p];
+      const Segment& segment = unit.segments[run.segment];
+      const int64_t start = plan.group_map.offsets[u][run.segment];
+      if (start < 0) continue;
+      const int64_t shift = plan.group_map.sliced ? context_.rank() * segment.slice : 0;
+      const int64_t held = plan.group_map.sliced ? segment.slice : segment.elements;
+      for (int64_t first = run.first; first < run.first + run.count;
+           first += kParameterAlignment) {
+        const int64_t here = first - shift;
+        if (here < 0 || here >= held) continue;
+        map[static_cast<size_t>(start + here / kParameterAlignment)] =
+            static_cast<uint8_t>(context_.model->units[u].parameters[p].group);
+      }
+    }
+  }
+  ZERO_RETURN_IF_ERROR(context_.device->Copy(stream, device_state(), &state, sizeof(state)));
+  ZERO_RETURN_IF_ERROR(
+      context_.device->Copy(stream, At<int64_t>(layout().bases), bases.data(),
+                            static_cast<int64_t>(bases.size() * sizeof(int64_t))));
+  ZERO_RETURN_IF_ERROR(context_.device->Copy(stream, group_map(), map.data(),
+                                             static_cast<int64_t>(map.size())));
+  // The copies read memory of this function.
+  return stream.Synchronize();
+}
+
+NormMemory StepController::norms() const {
+  return {At<NormPartial>(layout().partials), At<NormPartial>(layout().scratch)};
+}
+
+absl::Status StepController::MakeRoom() {
+  while (!outstanding_.empty()) {
+    StepOutcome& oldest = *outstanding_.front();
+    const bool full = static_cast<int>(outstanding_.size()) >= kStepsInFlight;
+    if (!full && !oldest.Ready()) return absl::OkStatus();
+    oldest.Resolve();
+    ZERO_ASSIGN_OR_RETURN(const StepResult result, oldest.Get());
+    known_applied_ = result.applied_steps;
+    outstanding_.pop_front();
+  }
+  return absl::OkStatus();
+}
+
+void StepController::FillRows(char* staging) const {
+  const Config& config = context_.plan->config;
+  auto* const rows = reinterpret_cast<StepRow*>(staging);
+  auto* const groups = reinterpret_cast<GroupScalars*>(staging + kStepRows * sizeof(StepRow));
+  for (int i = 0; i < kStepRows; ++i) {
+    const int64_t count = known_applied_ + 1 + i;
+    const double rate = config.schedule ? config.schedule(count) : config.learning_rate;
+    const double power = static_cast<double>(count);
+    const bool adam = config.optimizer == OptimizerKind::kAdamW;
+    const double correction1 = adam ? 1 - std::pow(config.beta1, power) : 1;
+    const double correction2 = adam ? 1 - std::pow(config.beta2, power) : 1;
+    rows[i].count = count;
+    rows[i].learning_rate = rate;
+    rows[i].clip_norm = config.clip_norm;
+    rows[i].sqrt_bias_correction2 = static_cast<float>(std::sqrt(correction2));
+    for (size_t g = 0; g < config.groups.size(); ++g) {
+      const double group_rate = rate * config.groups[g].learning_rate_factor;
+      GroupScalars& row = groups[i * config.groups.size() + g];
+      row.learning_rate = static_cast<float>(group_rate);
+      row.step_size = static_cast<float>(group_rate / correction1);
+      row.keep = static_cast<float>(1 - group_rate * config.groups[g].weight_decay);
+      row.weight_decay = static_cast<float>(config.groups[g].weight_decay);
+    }
+  }
+}
+
+absl::StatusOr<Pending<StepResult>> StepController::Decide(int64_t passes, double loss_weight) {
+  ZERO_RETURN_IF_ERROR(MakeRoom());
+  const Plan& plan = *context_.plan;
+  const Stream& stream = *context_.arithmetic;
+  const Stream& communication = *context_.communication;
+  const int64_t groups = static_cast<int64_t>(plan.config.groups.size());
+  RankNorm* const own = At<RankNorm>(layout().own_norm);
+  RankNorm* const all = At<RankNorm>(layout().rank_norms);
+
+  // Every ring entry is free again: at most kStepsInFlight = kStepRows - 1 are outstanding.
+  char* const staging = staging_.bytes_at(steps_ % kStepRows * staging_stride_);
+  FillRows(staging);
+  const int64_t row_bytes = kStepRows * static_cast<int64_t>(sizeof(StepRow));
+  const int64_t group_bytes = kStepRows * groups * static_cast<int64_t>(sizeof(GroupScalars));
+  auto* const record = reinterpret_cast<StepRecord*>(staging + row_bytes + group_bytes);
+  ZERO_RETURN_IF_ERROR(
+      context_.device->Copy(stream, At<StepRow>(layout().rows), staging, row_bytes));
+  ZERO_RETURN_IF_ERROR(context_.device->Copy(stream, At<GroupScalars>(layout().row_groups),
+                                             staging + row_bytes, group_bytes));
+
+  ZERO_RETURN_IF_ERROR(norm_order_.Write(stream, [&] {
+    return CombineNorms(stream, At<NormPartial>(layout().partials), At<int64_t>(layout().bases),
+                        norm_rows_, loss_weight, own);
+  }));
+  ZERO_RETURN_IF_ERROR(norm_order_.Write(communication, [&] {
+    const AllGatherPiece piece{own, all, sizeof(RankNorm), sizeof(RankNorm)};
+    return context_.group->AllGather(communication, kControl, {&piece, 1});
+  }));
+  ZERO_RETURN_IF_ERROR(norm_order_.Read(stream, [&] {
+    DecideArguments arguments;
+    arguments.ranks = all;
+    arguments.rank_count = context_.group->size();
+    arguments.passes = static_cast<double>(passes * context_.group->size());
+    arguments.rows = At<StepRow>(layout().rows);
+    arguments.row_groups = At<GroupScalars>(layout().row_groups);
+    arguments.row_count = kStepRows;
+    arguments.group_count = groups;
+    arguments.state = device_state();
+    arguments.scalars = At<StepScalars>(layout().scalars);
+    arguments.groups = At<GroupScalars>(layout().groups);
+    arguments.record = At<StepRecord>(layout().record);
+    return DecideStep(stream, arguments);
+  }));
+  ZERO_RETURN_IF_ERROR(context_.device->Copy(stream, record, At<StepRecord>(layout().record),
+                                             sizeof(StepRecord)));
+  ZERO_ASSIGN_OR_RETURN(std::shared_ptr<Event> event, context_.device->CreateEvent());
+  ZERO_RETURN_IF_ERROR(event->Record(stream));
+  ++steps_;
+  outstanding_.push_back(std::make_shared<StepOutcome>(std::move(event), record, steps_,
+                                                       context_.group->deadline(), names_));
+  return Pending<StepResult>(outstanding_.back());
+}
+
+}  // namespace zero

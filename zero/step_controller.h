@@ -1,0 +1,67 @@
+// The scalars of a step: norms exchanged, the decision made on the device, its result fetched later.
+#pragma once
+
+#include <array>
+#include <deque>
+#include <memory>
+#include <mutex>
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "device/handover.h"
+#include "kernels/decide.h"
+#include "zero/context.h"
+#include "zero/gradient_store.h"
+#include "zero/pending.h"
+#include "zero/sharded_optimizer.h"
+
+namespace zero {
+
+class ParameterIndex;
+class StepOutcome;
+
+// Learning rate, clip limit and bias corrections are functions of the count of applied steps, which
+// only the device knows: Decide uploads a row for each count that is still possible, and the scalar
+// kernel picks its own. Nothing waits, unless kStepsInFlight results are outstanding.
+class StepController {
+ public:
+  static absl::StatusOr<std::unique_ptr<StepController>> Create(const Context& context,
+                                                                int norm_rows);
+  ~StepController();  // resolves outstanding results; the streams must have drained
+
+  // Enqueues everything up to and including the decision. `passes`: micro-batches of this step.
+  absl::StatusOr<Pending<StepResult>> Decide(int64_t passes, double loss_weight);
+
+  NormMemory norms() const;
+  const float* loss_scale() const { return &device_state()->loss_scale; }
+  const StepScalars* scalars() const { return At<StepScalars>(layout().scalars); }
+  const GroupScalars* groups() const { return At<GroupScalars>(layout().groups); }
+  uint8_t* group_map() const { return At<uint8_t>(layout().group_map); }
+  int64_t steps() const { return steps_; }
+
+ private:
+  explicit StepController(const Context& context) : context_(context), norm_order_(context.device) {}
+  const ScalarLayout& layout() const { return context_.plan->scalars; }
+  template <class T>
+  T* At(int64_t offset) const {
+    return reinterpret_cast<T*>(scalars_.bytes_at(offset));
+  }
+  StepState* device_state() const { return At<StepState>(layout().state); }
+  absl::Status Initialise(int norm_rows);
+  // Waits until fewer than kStepsInFlight results are outstanding.
+  absl::Status MakeRoom();
+  void FillRows(char* staging) const;
+
+  const Context& context_;
+  Buffer scalars_;
+  Buffer staging_;  // host: rows and records, in turn
+  int64_t staging_stride_ = 0;
+  int norm_rows_ = 0;
+  std::shared_ptr<const ParameterIndex> names_;
+  Handover norm_order_;
+  std::deque<std::shared_ptr<StepOutcome>> outstanding_;
+  int64_t steps_ = 0;
+  int64_t known_applied_ = 0;  // applied steps of the newest result that has arrived
+};
+
+}  // namespace zero

@@ -1,0 +1,82 @@
+#include "zero/step_outcome.h"
+
+#include <algorithm>
+
+#include "absl/strings/str_cat.h"
+
+namespace zero {
+
+ParameterIndex::ParameterIndex(const Model& model, const Layout& layout) {
+  for (size_t u = 0; u < layout.units.size(); ++u) {
+    const UnitLayout& unit = layout.units[u];
+    std::vector<int64_t>& bases = bases_.emplace_back();
+    for (const Segment& segment : unit.segments) {
+      bases.push_back(end_);
+      if (segment.trainable) end_ += segment.elements;
+    }
+    for (size_t p = 0; p < unit.parameters.size(); ++p) {
+      const Run& run = unit.parameters[p];
+      if (!unit.segments[run.segment].trainable || run.count == 0) continue;
+      entries_.push_back({bases[run.segment] + run.first, model.units[u].parameters[p].name});
+    }
+  }
+  std::sort(entries_.begin(), entries_.end(),
+            [](const Entry& a, const Entry& b) { return a.first < b.first; });
+}
+
+std::string ParameterIndex::Find(int64_t index) const {
+  if (index < 0 || index >= end_) return "";
+  const auto after =
+      std::upper_bound(entries_.begin(), entries_.end(), index,
+                       [](int64_t value, const Entry& entry) { return value < entry.first; });
+  return after == entries_.begin() ? "" : (after - 1)->name;
+}
+
+bool StepOutcome::Ready() const {
+  std::lock_guard<std::mutex> lock(mutex_);
+  return result_.has_value() || event_->Reached();
+}
+
+absl::StatusOr<StepResult> StepOutcome::Get() {
+  std::shared_ptr<Event> event;
+  {
+    std::lock_guard<std::mutex> lock(mutex_);
+    if (result_.has_value()) return *result_;
+    event = event_;
+  }
+  // Waits without the lock, so that others may ask meanwhile.
+  const absl::Status reached = event->Synchronize(deadline_);
+  std::lock_guard<std::mutex> lock(mutex_);
+  if (!result_.has_value()) result_ = Read(reached);
+  return *result_;
+}
+
+void StepOutcome::Resolve() {
+  (void)Get();
+  std::lock_guard<std::mutex> lock(mutex_);
+  event_.reset();
+}
+
+absl::StatusOr<StepResult> StepOutcome::Read(const absl::Status& reached) const {
+  if (!reached.ok()) {
+    return absl::Status(reached.code(), absl::StrCat("step ", step_, ": ", reached.message()));
+  }
+  if (record_->row_missing != 0) {
+    return absl::InternalError(
+        absl::StrCat("step ", step_, ": no schedule row for applied step ",
+                     record_->applied_steps + 1));
+  }
+  StepResult result;
+  result.step = step_;
+  result.applied_steps = record_->applied_steps;
+  result.applied = record_->applied != 0;
+  result.gradient_norm = record_->gradient_norm;
+  result.clip_coefficient = record_->clip_coefficient;
+  result.learning_rate = record_->learning_rate;
+  result.loss_scale = record_->loss_scale;
+  result.loss_weight = record_->loss_weight;
+  result.first_non_finite = names_->Find(record_->first_non_finite);
+  return result;
+}
+
+}  // namespace zero
