@@ -6,6 +6,10 @@ function(zero_compile_settings target)
   target_compile_options(${target} PRIVATE
     -Wall -Wextra -Wshadow -Wconversion -Wno-sign-conversion
     -ffp-contract=off -fno-math-errno)
+  if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
+    # g++ 12 sees an overlap in "literal" + std::string that is not there.
+    target_compile_options(${target} PRIVATE -Wno-restrict)
+  endif()
   if(ZERO_WERROR)
     target_compile_options(${target} PRIVATE -Werror)
   endif()

@@ -6,6 +6,12 @@
 
 namespace zero {
 
+absl::Status ZeroNow(const Context& context, const Buffer& buffer) {
+  ZERO_RETURN_IF_ERROR(
+      context.device->Fill(*context.arithmetic, buffer.data(), 0, buffer.bytes()));
+  return context.arithmetic->Synchronize();
+}
+
 absl::StatusOr<SegmentBlock> SegmentBlock::Create(const Context& context,
                                                   const BlockLayout& layout,
                                                   MemoryCategory category, const char* what,
@@ -18,8 +24,7 @@ absl::StatusOr<SegmentBlock> SegmentBlock::Create(const Context& context,
     return block;
   }
   ZERO_ASSIGN_OR_RETURN(block.memory_, context.device->Allocate(layout.bytes, category, what));
-  ZERO_RETURN_IF_ERROR(
-      context.device->Fill(*context.arithmetic, block.memory_.data(), 0, layout.bytes));
+  ZERO_RETURN_IF_ERROR(ZeroNow(context, block.memory_));
   return block;
 }
 

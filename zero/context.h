@@ -26,11 +26,14 @@ struct Context {
   const std::string& name(int u) const { return model->units[u].name; }
 };
 
+// Zeroes the buffer and waits: what Create allocates after it may not fit, and then this goes.
+absl::Status ZeroNow(const Context& context, const Buffer& buffer);
+
 // Memory laid out by a BlockLayout.
 class SegmentBlock {
  public:
   SegmentBlock() = default;
-  // Allocates and zeroes on `arithmetic`, or takes over `adopted` as it is where it is not null.
+  // Allocates and zeroes, or takes over `adopted` as it is where it is not null.
   static absl::StatusOr<SegmentBlock> Create(const Context& context, const BlockLayout& layout,
                                              MemoryCategory category, const char* what,
                                              void* adopted = nullptr);

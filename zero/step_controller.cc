@@ -27,7 +27,7 @@ absl::Status StepController::Initialise(int norm_rows) {
   names_ = std::make_shared<const ParameterIndex>(*context_.model, plan.layout);
   ZERO_ASSIGN_OR_RETURN(scalars_, context_.device->Allocate(
                                       layout().bytes, MemoryCategory::kScalars, "step scalars"));
-  ZERO_RETURN_IF_ERROR(context_.device->Fill(stream, scalars_.data(), 0, scalars_.bytes()));
+  ZERO_RETURN_IF_ERROR(ZeroNow(context_, scalars_));
   const int64_t groups = static_cast<int64_t>(plan.config.groups.size());
   staging_stride_ = kStepRows * (static_cast<int64_t>(sizeof(StepRow)) +
                                  groups * static_cast<int64_t>(sizeof(GroupScalars))) +

@@ -46,8 +46,8 @@ std::vector<Cell> MakeCells(int strength) {
   return cells;
 }
 
-Run MakeRun(const Cell& cell, int stage, bool exact) {
-  Run run;
+ToyRun MakeRun(const Cell& cell, int stage, bool exact) {
+  ToyRun run;
   run.model = MakeModel(cell.model, cell.dtype);
   run.ranks = cell.ranks;
   run.micro_batches = cell.micro_batches;
@@ -147,6 +147,23 @@ TEST_CASE("Stages: every pair of factors gives the same weights and the planned 
 TEST_CASE("Stages: every triple of factors gives the same weights and the planned bytes",
           "[zero][matrix][more]") {
   for (const Cell& cell : MakeCells(3)) CheckCell(cell);
+}
+
+// Takes tens of minutes: scripts/full_matrix.sh.
+TEST_CASE("Stages: every combination of factors gives the same weights and the planned bytes",
+          "[.full]") {
+  for (const Cell& cell : MakeCells(10)) CheckCell(cell);
+}
+
+TEST_CASE("Stages: a small matrix has no data race", "[zero][thread]") {
+  for (const int ranks : {1, 3}) {
+    Cell cell{ranks, 2, DType::kBF16, DType::kF32, 0, 1, "mixed", true, 0.5, true};
+    CheckCell(cell);
+    cell.model = "odd";
+    cell.accumulation = DType::kBF16;
+    cell.bucket = 2;
+    CheckCell(cell);
+  }
 }
 
 }  // namespace zero::test

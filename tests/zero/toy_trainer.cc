@@ -27,17 +27,18 @@ void Store(void* data, DType type, int64_t i, float value) {
   }
 }
 
-// What one micro-batch contributes to one parameter.
-std::vector<float> MakeGradient(const Run& run, const Parameter& parameter, int rank, int step,
-                                int micro, const void* weight) {
+// What one use in one micro-batch contributes to one parameter.
+std::vector<float> MakeGradient(const ToyRun& run, const Parameter& parameter, int rank, int step,
+                                int micro, const std::function<float(int64_t)>& weight) {
   std::vector<float> gradient(static_cast<size_t>(ElementCount(parameter)));
+  if (run.skip_step >= 0 && step >= run.skip_step) ++step;
   const std::string name = absl::StrCat(parameter.name, "/", rank, "/", step, "/", micro);
   FillNormal(17, name, 0, 1.0f, absl::MakeSpan(gradient));
   for (size_t i = 0; i < gradient.size(); ++i) {
     if (run.exact_gradients) {
       gradient[i] = std::nearbyint(gradient[i] * 4);  // small integers
     } else {
-      gradient[i] += 0.5f * Load(weight, parameter.dtype, static_cast<int64_t>(i));
+      gradient[i] += 0.5f * weight(static_cast<int64_t>(i));
     }
   }
   if (run.spoil) run.spoil(rank, step, gradient);
@@ -47,7 +48,7 @@ std::vector<float> MakeGradient(const Run& run, const Parameter& parameter, int 
 // One rank's run.
 class Trainer {
  public:
-  Trainer(const Run& run, ProcessGroup* group, Device* device)
+  Trainer(const ToyRun& run, ProcessGroup* group, Device* device)
       : run_(run), group_(group), device_(device) {}
 
   absl::Status Train(Outcome* outcome);
@@ -61,7 +62,7 @@ class Trainer {
   absl::Status Evaluate();
   absl::Status GatherAll(Outcome* outcome);
 
-  const Run& run_;
+  const ToyRun& run_;
   ProcessGroup* const group_;
   Device* const device_;
   std::unique_ptr<Stream> stream_;
@@ -100,7 +101,9 @@ absl::Status Trainer::Backward(int unit, int step, int micro, bool reduce) {
       }
       if (unit == run_.unwritten_unit && static_cast<int>(p) == run_.unwritten_parameter) continue;
       const std::vector<float> values =
-          MakeGradient(run_, parameter, group_->rank(), step, micro, weights.data[p]);
+          MakeGradient(run_, parameter, group_->rank(), step, micro, [&](int64_t i) {
+            return Load(weights.data[p], parameter.dtype, i);
+          });
       for (int64_t i = 0; i < static_cast<int64_t>(values.size()); ++i) {
         const float before =
             gradients.accumulate ? Load(gradients.data[p], parameter.dtype, i) : 0.0f;
@@ -218,6 +221,21 @@ std::string Difference(const char* what, const std::map<std::string, std::vector
 
 }  // namespace
 
+std::vector<float> ToyGradient(const ToyRun& run, const Parameter& parameter, int rank, int step,
+                               int micro, const std::vector<float>& weight, int uses) {
+  const std::vector<float> once =
+      MakeGradient(run, parameter, rank, step, micro,
+                   [&](int64_t i) { return weight[static_cast<size_t>(i)]; });
+  std::vector<float> sum(once.size(), 0.0f);
+  for (int use = 0; use < uses; ++use) {
+    for (size_t i = 0; i < once.size(); ++i) {
+      const float value = sum[i] + once[i];
+      sum[i] = parameter.dtype == DType::kF32 ? value : ToFloat(ToBFloat16(value));
+    }
+  }
+  return sum;
+}
+
 Source InitialValues() {
   return [](const Parameter& parameter, int64_t first, absl::Span<float> out) {
     FillNormal(5, parameter.name, first, 0.25f, out);
@@ -225,7 +243,7 @@ Source InitialValues() {
   };
 }
 
-Outcome RunToy(const Run& run) {
+Outcome RunToy(const ToyRun& run) {
   LocalWorld world(run.ranks, run.deadline);
   std::vector<std::unique_ptr<HostDevice>> devices;
   for (int r = 0; r < run.ranks; ++r) {

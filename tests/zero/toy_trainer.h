@@ -15,7 +15,7 @@
 
 namespace zero::test {
 
-struct Run {
+struct ToyRun {
   Config config;
   Model model;
   int ranks = 1;
@@ -28,9 +28,9 @@ struct Run {
   // (unit, parameter) that the trainer does not write in any pass; -1: none.
   int unwritten_unit = -1;
   int unwritten_parameter = -1;
+  int skip_step = -1;              // from this step on, gradients are those of the next one
   bool evaluate_between = false;   // evaluation passes before and after every step
   int evaluate_within = 0;         // evaluation passes between micro-batches
-  bool acquire_gradients_late = false;
   OperationHook hook;              // for every device
   std::function<double(int rank, int step)> loss_weight;  // null: none
   std::function<void(int rank, int step, std::vector<float>& gradient)> spoil;  // per parameter
@@ -49,7 +49,12 @@ struct Outcome {
   int64_t live_bytes_left = 0;                                   // on any device, at the end
 };
 
-Outcome RunToy(const Run& run);
+Outcome RunToy(const ToyRun& run);
+
+// What the toy writes as the gradient of a parameter whose weights are `weight`: the sum over `uses`
+// in the pass, rounded to its dtype each time.
+std::vector<float> ToyGradient(const ToyRun& run, const Parameter& parameter, int rank, int step,
+                               int micro, const std::vector<float>& weight, int uses);
 
 // Names used as the "shapes" factor of matrices: each a model that is awkward in another way.
 std::vector<std::string> ModelNames();
