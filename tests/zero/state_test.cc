@@ -164,7 +164,7 @@ TEST_CASE("Gather: gradients are the sums, between the last pass and Step", "[ze
   }
 }
 
-TEST_CASE("Gather: an alias names its parameter; an unknown name gets the nearest one",
+TEST_CASE("Gather: an alias names its parameter, an unknown name gets the nearest one",
           "[zero][state][errors]") {
   LocalWorld world(1);
   Config config;

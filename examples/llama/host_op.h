@@ -1,0 +1,62 @@
+// How the host operations are checked, enqueued and shared out to threads.
+#pragma once
+
+#include <cstdint>
+#include <utility>
+
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+#include "device/device.h"
+#include "device/dtype.h"
+#include "device/host_device.h"
+#include "device/stream.h"
+#include "examples/llama/element.h"
+#include "examples/llama/ops.h"
+
+namespace zero::llama {
+
+// kUnimplemented on another device than the host.
+inline absl::Status CheckHost(const char* name, const Stream& stream) {
+  if (stream.device().kind() == DeviceKind::kHost) return absl::OkStatus();
+  return absl::UnimplementedError(absl::StrCat(name, " exists for the host only"));
+}
+
+inline absl::Status CheckDType(const char* name, DType dtype) {
+  if (dtype == DType::kF32 || dtype == DType::kBF16) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat(name, ": dtype ", Name(dtype), " is not supported; fp32 and bf16 are"));
+}
+
+inline absl::Status CheckAttention(const char* name, const AttentionArguments& a) {
+  if (absl::Status status = CheckDType(name, a.dtype); !status.ok()) return status;
+  if (a.kv_heads > 0 && a.heads % a.kv_heads == 0) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat(name, ": ", a.heads, " query heads cannot share ",
+                                                 a.kv_heads, " key-value heads evenly"));
+}
+
+// Enqueues body(begin, end) over pieces of [0, n), each a multiple of `grain` but the last, on the
+// threads of the device's pool. What `body` computes must not depend on where the pieces begin.
+template <class Body>
+absl::Status EnqueueLoop(const Stream& stream, const char* name, int64_t n, int64_t grain,
+                         Body body) {
+  if (absl::Status host = CheckHost(name, stream); !host.ok()) return host;
+  return stream.Enqueue(name, [pool = HostPool(stream), n, grain, body = std::move(body)] {
+    ParallelFor(pool, n, grain, body);
+    return absl::OkStatus();
+  });
+}
+
+// As many rows as make a piece of work that is worth a thread's while.
+inline int64_t RowGrain(int64_t width) {
+  constexpr int64_t kElements = 1 << 14;
+  return width >= kElements ? 1 : (kElements + width - 1) / (width > 0 ? width : 1);
+}
+
+// Calls f with a null pointer of the element type that `dtype` stands for.
+template <class F>
+auto WithElement(DType dtype, F f) {
+  if (dtype == DType::kF32) return f(static_cast<float*>(nullptr));
+  return f(static_cast<Bf16*>(nullptr));
+}
+
+}  // namespace zero::llama
