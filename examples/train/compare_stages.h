@@ -1,0 +1,15 @@
+// The stages side by side: what each needs, sends and takes on one model.
+#pragma once
+
+#include "absl/status/status.h"
+#include "examples/train/rank_trainer.h"
+
+namespace zero::train {
+
+// Trains `job` in stages 0 to 3, options.repeats times over, and prints a table: bytes of a rank by
+// category and bytes sent in a step, each beside the plan's, the median step time and its ratio to
+// stage 0. The repeats of the stages alternate, so that a disturbance of the machine meets all.
+// kInternal if a byte differs from the plan.
+absl::Status CompareStages(const Job& job);
+
+}  // namespace zero::train

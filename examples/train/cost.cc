@@ -1,0 +1,33 @@
+#include "examples/train/cost.h"
+
+#include <numeric>
+
+#include "device/dtype.h"
+#include "device/status.h"
+#include "examples/llama/model.h"
+#include "examples/llama/model_description.h"
+#include "examples/train/rank_trainer.h"
+
+namespace zero::train {
+
+int64_t Cost::total_bytes() const {
+  return std::accumulate(memory.begin(), memory.end(), int64_t{0});
+}
+
+absl::StatusOr<Cost> PlanCost(const Options& options, const llama::LlamaConfig& model) {
+  ZERO_ASSIGN_OR_RETURN(const llama::LlamaModel::Options activations, ModelOptions(options, model));
+  ZERO_ASSIGN_OR_RETURN(const Plan plan, MakePlan(OptimizerConfig(options),
+                                                  llama::DescribeModel(model, activations.dtype),
+                                                  static_cast<int>(options.ranks)));
+  Cost cost;
+  cost.memory = plan.bytes;
+  cost.memory[static_cast<size_t>(MemoryCategory::kActivations)] +=
+      llama::LlamaModel::ActivationBytes(model, activations);
+  cost.memory[static_cast<size_t>(MemoryCategory::kOther)] +=
+      StepExchange::DeviceBytes(options.ranks, options.accumulation);
+  cost.wire = plan.step_wire(options.accumulation);
+  cost.wire[kMetrics] += (options.ranks - 1) * StepExchange::RecordBytes(options.accumulation);
+  return cost;
+}
+
+}  // namespace zero::train

@@ -1,0 +1,199 @@
+#include "examples/train/flags.h"
+
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+#include <limits>
+
+#include "absl/strings/match.h"
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "device/status.h"
+
+namespace zero::train {
+namespace {
+
+absl::Status WrongValue(const std::string& name, const std::string& value,
+                        const std::string& right) {
+  return absl::InvalidArgumentError(absl::StrCat(name, " is '", value, "'; it must be ", right));
+}
+
+// Levenshtein's distance.
+size_t Distance(const std::string& a, const std::string& b) {
+  std::vector<size_t> row(b.size() + 1);
+  for (size_t j = 0; j <= b.size(); ++j) row[j] = j;
+  for (size_t i = 1; i <= a.size(); ++i) {
+    size_t diagonal = row[0];
+    row[0] = i;
+    for (size_t j = 1; j <= b.size(); ++j) {
+      const size_t replaced = diagonal + (a[i - 1] == b[j - 1] ? 0 : 1);
+      diagonal = row[j];
+      row[j] = std::min({replaced, row[j] + 1, row[j - 1] + 1});
+    }
+  }
+  return row[b.size()];
+}
+
+absl::Status SetSwitch(const std::string& name, bool* on, const std::string& value) {
+  if (value != "true" && value != "false") return WrongValue(name, value, "true or false");
+  *on = value == "true";
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+std::string ShortestNumber(double value) {
+  if (!std::isfinite(value)) return "null";
+  char text[32];
+  const std::to_chars_result end = std::to_chars(text, text + sizeof(text), value);
+  return std::string(text, end.ptr);
+}
+
+void FlagTable::AddCount(const std::string& name, int64_t* value, int64_t least, int64_t most,
+                         const std::string& meaning) {
+  const std::string flag = "--" + name;
+  flags_.push_back(
+      {flag, "N", meaning, absl::StrCat(*value), nullptr,
+       [=](const std::string& text) -> absl::Status {
+         int64_t number = 0;
+         // SimpleAtoi skips spaces around the number.
+         const bool plain = text.find_first_of(" \t\r\n\v\f") == std::string::npos;
+         if (!plain || !absl::SimpleAtoi(text, &number) || number < least || number > most) {
+           return WrongValue(
+               flag, text,
+               absl::StrCat("a whole number ", most == std::numeric_limits<int64_t>::max()
+                                                   ? absl::StrCat("of at least ", least)
+                                                   : absl::StrCat("from ", least, " to ", most)));
+         }
+         *value = number;
+         return absl::OkStatus();
+       }});
+}
+
+void FlagTable::AddNumber(const std::string& name, double* value, double least, double most,
+                          const std::string& meaning) {
+  const std::string flag = "--" + name;
+  flags_.push_back({flag, "X", meaning, ShortestNumber(*value), nullptr,
+                    [=](const std::string& text) -> absl::Status {
+                      double number = 0;
+                      const bool plain = text.find_first_of(" \t\r\n\v\f") == std::string::npos;
+                      if (!plain || !absl::SimpleAtod(text, &number) || !(number >= least) ||
+                          !(number <= most)) {
+                        return WrongValue(flag, text,
+                                          absl::StrCat("a number from ", ShortestNumber(least),
+                                                       " to ", ShortestNumber(most)));
+                      }
+                      *value = number;
+                      return absl::OkStatus();
+                    }});
+}
+
+void FlagTable::AddChoice(const std::string& name, std::string* value,
+                          const std::vector<std::string>& choices, const std::string& meaning,
+                          const std::string& reason) {
+  const std::string flag = "--" + name;
+  flags_.push_back({flag, absl::StrJoin(choices, "|"), meaning, *value, nullptr,
+                    [=](const std::string& text) -> absl::Status {
+                      if (std::find(choices.begin(), choices.end(), text) == choices.end()) {
+                        return WrongValue(flag, text, absl::StrJoin(choices, " or ") + reason);
+                      }
+                      *value = text;
+                      return absl::OkStatus();
+                    }});
+}
+
+void FlagTable::AddText(const std::string& name, std::string* value, const std::string& kind,
+                        const std::string& meaning) {
+  const std::string flag = "--" + name;
+  flags_.push_back({flag, kind, meaning, *value, nullptr, [=](const std::string& text) {
+                      *value = text;
+                      return absl::OkStatus();
+                    }});
+}
+
+void FlagTable::AddSwitch(const std::string& name, bool* value, const std::string& meaning) {
+  const std::string flag = "--" + name;
+  flags_.push_back({flag, "true|false", meaning, *value ? "true" : "false", value,
+                    [=](const std::string& text) { return SetSwitch(flag, value, text); }});
+}
+
+const FlagTable::Flag* FlagTable::Find(const std::string& name) const {
+  const auto found = std::find_if(flags_.begin(), flags_.end(),
+                                  [&](const Flag& flag) { return flag.name == name; });
+  return found == flags_.end() ? nullptr : &*found;
+}
+
+std::string FlagTable::Nearest(const std::string& name) const {
+  std::string nearest = "--help";
+  size_t best = Distance(name, nearest);
+  for (const Flag& flag : flags_) {
+    const size_t distance = Distance(name, flag.name);
+    if (distance >= best) continue;
+    best = distance;
+    nearest = flag.name;
+  }
+  return nearest;
+}
+
+absl::Status FlagTable::Parse(const std::vector<std::string>& arguments) {
+  const auto is_flag = [](const std::string& text) { return absl::StartsWith(text, "--"); };
+  for (size_t i = 0; i < arguments.size(); ++i) {
+    const std::string& argument = arguments[i];
+    const size_t equals = argument.find('=');
+    const std::string name = argument.substr(0, equals);
+    if (argument == "--help") {
+      help_ = true;
+      continue;
+    }
+    if (!is_flag(argument)) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("'", argument, "' is no flag; flags begin with --, see --help"));
+    }
+    const Flag* flag = Find(name);
+    if (flag == nullptr && equals == std::string::npos && absl::StartsWith(name, "--no")) {
+      const Flag* positive = Find("--" + name.substr(4));
+      if (positive != nullptr && positive->on != nullptr) {
+        *positive->on = false;
+        continue;
+      }
+    }
+    if (flag == nullptr) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("unknown flag '", name, "'; the nearest is ", Nearest(name)));
+    }
+    const bool value_follows = i + 1 < arguments.size() && !is_flag(arguments[i + 1]);
+    if (equals != std::string::npos) {
+      ZERO_RETURN_IF_ERROR(flag->set(argument.substr(equals + 1)));
+    } else if (value_follows) {
+      ZERO_RETURN_IF_ERROR(flag->set(arguments[++i]));
+    } else if (flag->on != nullptr) {
+      *flag->on = true;
+    } else {
+      return absl::InvalidArgumentError(
+          absl::StrCat(name, " needs a value: ", name, " ", flag->kind));
+    }
+  }
+  return absl::OkStatus();
+}
+
+std::string FlagTable::Help() const {
+  std::vector<std::string> heads;
+  size_t width = std::string("--help").size();
+  for (const Flag& flag : flags_) {
+    heads.push_back(flag.name + " " + flag.kind);
+    width = std::max(width, heads.back().size());
+  }
+  std::string text;
+  const auto line = [&](const std::string& head, const std::string& meaning) {
+    absl::StrAppend(&text, "  ", head, std::string(width + 2 - head.size(), ' '), meaning, "\n");
+  };
+  for (size_t i = 0; i < flags_.size(); ++i) {
+    const Flag& flag = flags_[i];
+    line(heads[i], flag.meaning + (flag.initial.empty() ? "" : " (" + flag.initial + ")"));
+  }
+  line("--help", "print this");
+  return text;
+}
+
+}  // namespace zero::train

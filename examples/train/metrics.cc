@@ -1,0 +1,90 @@
+#include "examples/train/metrics.h"
+
+#include <cerrno>
+#include <cstring>
+#include <filesystem>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "examples/train/flags.h"
+
+namespace zero::train {
+namespace {
+
+std::string MemoryObject(const MemoryTable& table) {
+  std::string json = "{";
+  const char* separator = "";
+  for (int c = 0; c < kMemoryCategories; ++c) {
+    absl::StrAppend(&json, separator, "\"", Name(static_cast<MemoryCategory>(c)),
+                    "\": {\"current\": ", table[c].current, ", \"peak\": ", table[c].peak, "}");
+    separator = ", ";
+  }
+  return json + "}";
+}
+
+std::string WireObject(const WireBytes& wire) {
+  std::string json = "{";
+  const char* separator = "";
+  for (const auto& [name, bytes] : wire) {
+    absl::StrAppend(&json, separator, "\"", name, "\": ", bytes);
+    separator = ", ";
+  }
+  return json + "}";
+}
+
+}  // namespace
+
+std::string MetricsLine(const StepReport& report) {
+  std::string json = absl::StrCat(
+      "{\"step\": ", report.step, ", \"loss\": ", ShortestNumber(report.loss),
+      ", \"learning_rate\": ", ShortestNumber(report.result.learning_rate),
+      ", \"grad_norm\": ", ShortestNumber(report.result.gradient_norm),
+      ", \"skipped\": ", report.result.applied ? "false" : "true", ", \"tokens\": ", report.tokens,
+      ", \"tokens_per_second\": ",
+      ShortestNumber(static_cast<double>(report.tokens) / report.seconds),
+      ", \"step_seconds\": ", ShortestNumber(report.seconds),
+      ", \"memory\": ", MemoryObject(report.memory), ", \"wire\": ", WireObject(report.wire));
+  if (report.evaluation_loss.has_value()) {
+    absl::StrAppend(&json, ", \"evaluation_loss\": ", ShortestNumber(*report.evaluation_loss));
+  }
+  return json + "}\n";
+}
+
+absl::StatusOr<MetricsFile> MetricsFile::Create(const std::string& path) {
+  MetricsFile metrics;
+  if (path.empty()) return metrics;
+  std::error_code error;
+  if (std::filesystem::is_directory(path, error)) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("--metrics: '", path, "' is a folder; it must name a file"));
+  }
+  metrics.existed_ = std::filesystem::exists(path, error);
+  metrics.file_.open(path, std::ios::binary | std::ios::app);
+  if (!metrics.file_) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("--metrics: '", path, "' cannot be written: ", std::strerror(errno)));
+  }
+  metrics.path_ = path;
+  return metrics;
+}
+
+MetricsFile::~MetricsFile() {
+  if (!file_.is_open() || !empty_ || existed_) return;
+  file_.close();
+  std::error_code ignored;
+  std::filesystem::remove(path_, ignored);
+}
+
+absl::Status MetricsFile::Write(const StepReport& report) {
+  if (!file_.is_open()) return absl::OkStatus();
+  if (std::exchange(empty_, false)) {
+    file_.close();
+    file_.open(path_, std::ios::binary | std::ios::trunc);
+  }
+  file_ << MetricsLine(report) << std::flush;
+  if (file_) return absl::OkStatus();
+  return absl::DataLossError(
+      absl::StrCat("--metrics: writing '", path_, "' failed at step ", report.step));
+}
+
+}  // namespace zero::train

@@ -1,0 +1,40 @@
+// The file of metrics: one line of JSON a step.
+#pragma once
+
+#include <fstream>
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "examples/train/rank_trainer.h"
+
+namespace zero::train {
+
+// {"step", "loss", "learning_rate", "grad_norm", "skipped", "tokens", "tokens_per_second",
+// "step_seconds", "memory": {category: {"current", "peak"}}, "wire": {name: bytes}} and, where the
+// step was followed by an evaluation, "evaluation_loss". Losses in nats per token; memory in bytes,
+// the most of any rank; wire: bytes that rank 0 sent. Numbers read back exactly; null: not finite.
+std::string MetricsLine(const StepReport& report);
+
+// Writes whole lines, each at once. The first replaces what is in the file; a file that was made
+// for nothing is removed again.
+class MetricsFile {
+ public:
+  // Tries whether `path` can be written to. An empty path: no metrics are wanted.
+  static absl::StatusOr<MetricsFile> Create(const std::string& path);
+  MetricsFile(MetricsFile&&) = default;
+  MetricsFile& operator=(MetricsFile&&) = default;
+  ~MetricsFile();
+
+  absl::Status Write(const StepReport& report);
+
+ private:
+  MetricsFile() = default;
+
+  std::string path_;
+  std::ofstream file_;
+  bool existed_ = false;
+  bool empty_ = true;
+};
+
+}  // namespace zero::train

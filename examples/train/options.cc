@@ -1,0 +1,150 @@
+#include "examples/train/options.h"
+
+#include <algorithm>
+#include <limits>
+#include <thread>
+
+#include "absl/strings/str_cat.h"
+#include "device/dtype.h"
+#include "device/status.h"
+#include "examples/llama/model_description.h"
+#include "examples/train/product_threads.h"
+#include "examples/train/schedule.h"
+
+namespace zero::train {
+namespace {
+
+constexpr int64_t kMany = std::numeric_limits<int64_t>::max();
+constexpr int64_t kMost = 1'000'000'000;
+
+}  // namespace
+
+void AddFlags(FlagTable& flags, Options& options) {
+  flags.AddText("model", &options.model, "PATH", "config.json of the model, or its folder");
+  flags.AddText("data", &options.data, "FILE", "text to train on; its bytes are the tokens");
+  flags.AddCount("ranks", &options.ranks, 1, 256, "ranks, as threads of this process");
+  flags.AddCount("stage", &options.stage, 0, 3,
+                 "what is sharded: 0 nothing, 1 states, 2 and gradients, 3 and weights");
+  flags.AddChoice("dtype", &options.dtype, {"fp32", "bf16"}, "weights, gradients, activations");
+  flags.AddChoice("accumulation_dtype", &options.accumulation_dtype, {"fp32", "bf16"},
+                  "gradients kept between micro-batches");
+  flags.AddCount("steps", &options.steps, 1, kMost, "optimizer steps");
+  flags.AddCount("micro_batch", &options.micro_batch, 1, 1 << 20, "samples of a rank in one pass");
+  flags.AddCount("accumulation", &options.accumulation, 1, 1 << 20, "passes of a step");
+  flags.AddCount("sequence_length", &options.sequence_length, 0, 1 << 24,
+                 "tokens of a sample; 0: the model's max_position_embeddings");
+  flags.AddNumber("learning_rate", &options.learning_rate, 0, 1000, "rate of AdamW");
+  flags.AddCount("warmup_steps", &options.warmup_steps, 0, kMost,
+                 "steps over which the rate rises in a line");
+  flags.AddChoice("schedule", &options.schedule, {"constant", "linear", "cosine"},
+                  "rate after the warm-up: kept, or falling to 0");
+  flags.AddNumber("weight_decay", &options.weight_decay, 0, 1000,
+                  "of matrices; one-dimensional parameters have none");
+  flags.AddNumber("beta1", &options.beta1, 0, 0.999999, "decay of the first moment");
+  flags.AddNumber("beta2", &options.beta2, 0, 0.999999999, "decay of the second moment");
+  flags.AddNumber("epsilon", &options.epsilon, 1e-30, 1, "added to the root of the second moment");
+  flags.AddNumber("clip", &options.clip, 0, 1e30, "limit of the gradient's norm; 0: none");
+  flags.AddCount("seed", &options.seed, 0, kMany, "of initial weights and order of samples");
+  flags.AddSwitch("shuffle", &options.shuffle, "samples in random order; false: order of the file");
+  flags.AddChoice("device", &options.device, {"host"}, "what a rank computes on",
+                  ": this build has no other");
+  flags.AddCount("threads", &options.threads, 0, 4096, "of all ranks together; 0: all processors");
+  flags.AddChoice("simd", &options.simd, {"best", "avx512", "avx2", "sse4", "ssse3", "scalar"},
+                  "most that the loops may use; products have their own choice");
+  flags.AddCount("reduce_bucket_size", &options.reduce_bucket_size, 1, kMany,
+                 "gradient elements reduced in one call");
+  flags.AddCount("prefetch", &options.prefetch, 0, 1024, "units gathered ahead in stage 3");
+  flags.AddCount("deadline", &options.deadline, 1, kMost,
+                 "seconds that ranks wait for one that is silent");
+  flags.AddText("output", &options.output, "FOLDER",
+                "gets model.safetensors and config.json after the last step");
+  flags.AddText("metrics", &options.metrics, "FILE", "gets one line of JSON a step");
+  flags.AddCount("log_every", &options.log_every, 1, kMost,
+                 "steps from line to line where no terminal shows progress");
+  flags.AddCount("evaluate_every", &options.evaluate_every, 0, kMost,
+                 "steps from evaluation to evaluation; 0: none");
+  flags.AddCount("evaluate_batches", &options.evaluate_batches, 1, kMost,
+                 "micro-batches of a rank in an evaluation");
+  flags.AddText("evaluate_data", &options.evaluate_data, "FILE",
+                "text to evaluate on, from its start; empty: the training text");
+  flags.AddSwitch("compare_stages", &options.compare_stages,
+                  "train --steps steps in each stage and print them side by side");
+  flags.AddCount("repeats", &options.repeats, 1, 1000, "rounds of --compare_stages");
+}
+
+absl::Status FinishOptions(Options& options) {
+  const auto wrong = [](const std::string& text) { return absl::InvalidArgumentError(text); };
+  if (options.model.empty()) {
+    return wrong("--model is missing; it must name a config.json or its folder");
+  }
+  if (options.data.empty()) return wrong("--data is missing; it must name a text file");
+  if (options.accumulation_dtype == "bf16" && options.dtype == "fp32") {
+    return wrong("--accumulation_dtype is 'bf16'; with --dtype fp32 it must be fp32");
+  }
+  if (options.compare_stages && !(options.output.empty() && options.metrics.empty())) {
+    return wrong(absl::StrCat(options.output.empty() ? "--metrics" : "--output",
+                              " is given with --compare_stages, which saves nothing"));
+  }
+  if (options.compare_stages && options.steps < 3) {
+    return wrong(absl::StrCat("--steps is ", options.steps,
+                              "; with --compare_stages it must be at least 3, as the first two "
+                              "are not timed"));
+  }
+  if (options.compare_stages && options.evaluate_every > 0) {
+    return wrong("--evaluate_every is given with --compare_stages, which does not evaluate");
+  }
+  if (!options.evaluate_data.empty() && options.evaluate_every == 0) {
+    return wrong("--evaluate_data is given, but --evaluate_every is 0; it must be at least 1");
+  }
+  if (options.threads == 0) options.threads = std::max(1u, std::thread::hardware_concurrency());
+  return absl::OkStatus();
+}
+
+absl::Status FinishOptions(Options& options, const llama::LlamaConfig& model) {
+  if (options.sequence_length == 0) options.sequence_length = model.max_position_embeddings;
+  if (options.sequence_length > model.max_position_embeddings) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("--sequence_length is ", options.sequence_length,
+                     "; it must be at most the model's max_position_embeddings (",
+                     model.max_position_embeddings, ")"));
+  }
+  return absl::OkStatus();
+}
+
+Config OptimizerConfig(const Options& options) {
+  Config config;
+  config.stage = static_cast<int>(options.stage);
+  config.schedule =
+      MakeSchedule(options.schedule, options.learning_rate, options.warmup_steps, options.steps);
+  config.beta1 = options.beta1;
+  config.beta2 = options.beta2;
+  config.epsilon = options.epsilon;
+  config.groups.assign(2, {});
+  config.groups[llama::kDecayedGroup].weight_decay = options.weight_decay;
+  config.clip_norm = options.clip;
+  config.accumulation = options.accumulation_dtype == "fp32" ? DType::kF32 : DType::kBF16;
+  config.reduce_bucket_size = options.reduce_bucket_size;
+  config.prefetch = static_cast<int>(options.prefetch);
+  return config;
+}
+
+llama::Dealing DealingOf(const Options& options, int64_t rank) {
+  return {options.ranks, rank, options.micro_batch, options.accumulation};
+}
+
+int64_t TokensPerStep(const Options& options) {
+  return options.ranks * options.micro_batch * options.accumulation * options.sequence_length;
+}
+
+absl::StatusOr<llama::LlamaModel::Options> ModelOptions(const Options& options,
+                                                        const llama::LlamaConfig& model) {
+  llama::LlamaModel::Options result;
+  result.micro_batch = options.micro_batch;
+  result.sequence_length = options.sequence_length;
+  ZERO_ASSIGN_OR_RETURN(result.dtype, ParseDType(options.dtype));
+  result.product_threads = ProductThreads(options.threads / options.ranks,
+                                          options.micro_batch * options.sequence_length, model);
+  return result;
+}
+
+}  // namespace zero::train

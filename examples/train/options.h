@@ -1,0 +1,78 @@
+// What zero-train is told to do.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "examples/llama/config.h"
+#include "examples/llama/model.h"
+#include "examples/llama/tokens.h"
+#include "examples/train/flags.h"
+#include "zero/config.h"
+
+namespace zero::train {
+
+// The flags of zero-train, by name; AddFlags says what each means.
+struct Options {
+  std::string model;
+  std::string data;
+  int64_t ranks = 1;
+  int64_t stage = 3;
+  std::string dtype = "bf16";
+  std::string accumulation_dtype = "fp32";
+  int64_t steps = 100;
+  int64_t micro_batch = 1;
+  int64_t accumulation = 1;
+  int64_t sequence_length = 0;
+  double learning_rate = 1e-3;
+  int64_t warmup_steps = 0;
+  std::string schedule = "constant";
+  double weight_decay = 0;
+  double beta1 = 0.9;
+  double beta2 = 0.999;
+  double epsilon = 1e-8;
+  double clip = 0;
+  int64_t seed = 0;
+  bool shuffle = true;
+  std::string device = "host";
+  int64_t threads = 0;  // FinishOptions puts the number of processors
+  std::string simd = "best";
+  int64_t reduce_bucket_size = Config().reduce_bucket_size;
+  int64_t prefetch = Config().prefetch;
+  int64_t deadline = 600;
+  std::string output;
+  std::string metrics;
+  int64_t log_every = 10;
+  int64_t evaluate_every = 0;
+  int64_t evaluate_batches = 4;
+  std::string evaluate_data;
+  bool compare_stages = false;
+  int64_t repeats = 3;
+};
+
+// Describes every flag to `flags`; `options` must live as long.
+void AddFlags(FlagTable& flags, Options& options);
+
+// What the ranges of single flags cannot say: flags that are missing or contradict each other.
+// kInvalidArgument names them. Fills in defaults that depend on the machine.
+absl::Status FinishOptions(Options& options);
+
+// The same for what depends on the model: the sequence length, and its default.
+absl::Status FinishOptions(Options& options, const llama::LlamaConfig& model);
+
+// How the optimizer is asked to do what the flags say. `options` finished.
+Config OptimizerConfig(const Options& options);
+
+// What rank `rank` gets of each step's samples.
+llama::Dealing DealingOf(const Options& options, int64_t rank);
+
+// Tokens of a step, over all ranks.
+int64_t TokensPerStep(const Options& options);
+
+// What a rank's model is made for. kInvalidArgument: a dtype that there is not.
+absl::StatusOr<llama::LlamaModel::Options> ModelOptions(const Options& options,
+                                                        const llama::LlamaConfig& model);
+
+}  // namespace zero::train

@@ -1,0 +1,21 @@
+#include "examples/train/program.h"
+
+#include <algorithm>
+#include <cctype>
+#include <iostream>
+
+#include "absl/strings/str_cat.h"
+
+namespace zero::train {
+
+int Fail(const std::string& program, const absl::Status& status, int exit_status) {
+  std::string line = absl::StrCat(program, ": ", status.message());
+  // A path or a parser's message may hold line breaks.
+  std::replace_if(
+      line.begin(), line.end(), [](unsigned char c) { return std::iscntrl(c) != 0; }, ' ');
+  std::cout.flush();
+  std::cerr << line << std::endl;
+  return exit_status;
+}
+
+}  // namespace zero::train

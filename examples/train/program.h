@@ -1,0 +1,16 @@
+// How the programs end: their exit status and the one line that says why.
+#pragma once
+
+#include <string>
+
+#include "absl/status/status.h"
+
+namespace zero::train {
+
+inline constexpr int kExitFailure = 1;  // a file, a device or a rank
+inline constexpr int kExitUsage = 2;    // a flag
+
+// Prints "<program>: <message>" as one line on stderr and returns `exit_status`.
+int Fail(const std::string& program, const absl::Status& status, int exit_status);
+
+}  // namespace zero::train

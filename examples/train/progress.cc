@@ -1,0 +1,87 @@
+#include "examples/train/progress.h"
+
+#include <algorithm>
+#include <iostream>
+#include <numeric>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "examples/train/text.h"
+
+namespace zero::train {
+namespace {
+
+// Steps that the mean loss and the speed are taken over.
+constexpr size_t kRecent = 20;
+
+double Mean(const std::deque<double>& values) {
+  return std::accumulate(values.begin(), values.end(), 0.0) / static_cast<double>(values.size());
+}
+
+void Push(std::deque<double>& values, double value) {
+  values.push_back(value);
+  if (values.size() > kRecent) values.pop_front();
+}
+
+}  // namespace
+
+Progress::Progress(int64_t steps, int64_t log_every, bool terminal)
+    : steps_(steps), log_every_(log_every), terminal_(terminal) {}
+
+void Progress::Finish() {
+  if (drawn_) std::cout << std::endl;
+  drawn_ = false;
+}
+
+std::string Progress::Line(const StepReport& report) const {
+  const double step_seconds = Mean(recent_);
+  const double left = step_seconds * static_cast<double>(steps_ - report.step);
+  std::string line = absl::StrFormat(
+      "step %*d/%d  loss %.4f  norm %.3f  rate %.2e  %6s tokens/s  %s left",
+      static_cast<int>(absl::StrCat(steps_).size()), report.step, steps_, report.loss,
+      report.result.gradient_norm, report.result.learning_rate,
+      WithSeparators(static_cast<int64_t>(static_cast<double>(report.tokens) / step_seconds)),
+      Duration(left));
+  if (!report.result.applied) {
+    absl::StrAppend(&line, "  skipped: ", report.result.first_non_finite, " is not finite");
+  }
+  if (report.evaluation_loss.has_value()) {
+    absl::StrAppendFormat(&line, "  evaluation loss %.4f", *report.evaluation_loss);
+  }
+  return line;
+}
+
+void Progress::Show(const StepReport& report) {
+  Push(losses_, report.loss);
+  Push(recent_, report.seconds);
+  tokens_ += report.tokens;
+  seconds_ += report.seconds;
+  skipped_ += report.result.applied ? 0 : 1;
+  const bool notable = report.evaluation_loss.has_value() || !report.result.applied;
+  const std::string line = Line(report);
+  if (!terminal_) {
+    const bool due = report.step == 1 || report.step == steps_ || report.step % log_every_ == 0;
+    if (due || notable) std::cout << line << std::endl;
+    return;
+  }
+  // Spaces wipe out what is left of a longer line.
+  std::cout << '\r' << line << std::string(width_ > line.size() ? width_ - line.size() : 0, ' ');
+  width_ = line.size();
+  drawn_ = true;
+  if (notable) {
+    std::cout << '\n';
+    width_ = 0;
+    drawn_ = false;
+  }
+  std::cout.flush();
+}
+
+void Progress::Summary() const {
+  std::cout << absl::StrFormat(
+      "%d steps, %s tokens in %s; mean loss of the last %d steps: %.4f nats per token", steps_,
+      WithSeparators(tokens_), Duration(seconds_), losses_.size(), Mean(losses_));
+  if (skipped_ > 0) std::cout << "; " << skipped_ << " steps skipped";
+  std::cout << std::endl;
+}
+
+}  // namespace zero::train

@@ -1,0 +1,136 @@
+#include "examples/train/rank_trainer.h"
+
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "device/status.h"
+#include "examples/llama/model_description.h"
+#include "examples/llama/train_pass.h"
+#include "zero/initializer.h"
+
+namespace zero::train {
+namespace {
+
+HostDevice::Options DeviceOptions(const Job& job) {
+  HostDevice::Options options;
+  options.pool = job.pool;
+  return options;
+}
+
+}  // namespace
+
+RankTrainer::RankTrainer(const Job& job, ProcessGroup* group)
+    : job_(job), group_(group), device_(DeviceOptions(job)) {}
+
+RankTrainer::~RankTrainer() {
+  // The optimizer waits for its own streams; the buffers of the others wait for nobody.
+  if (stream_ != nullptr) (void)stream_->Synchronize();
+}
+
+absl::Status RankTrainer::Initialise() {
+  const Options& options = job_.options;
+  ZERO_ASSIGN_OR_RETURN(const llama::LlamaModel::Options model, ModelOptions(options, job_.model));
+  ZERO_ASSIGN_OR_RETURN(stream_, device_.CreateStream(absl::StrCat("model-", group_->rank())));
+  ZERO_ASSIGN_OR_RETURN(model_, llama::LlamaModel::Create(job_.model, model, &device_));
+  ZERO_ASSIGN_OR_RETURN(exchange_, StepExchange::Create(&device_, group_, options.accumulation));
+  ZERO_ASSIGN_OR_RETURN(
+      optimizer_,
+      ShardedOptimizer::Create(OptimizerConfig(options),
+                               llama::DescribeModel(job_.model, model.dtype), &device_, group_));
+  const auto deviation = [this](const Parameter& parameter) {
+    return llama::InitialDeviation(job_.model, parameter);
+  };
+  return optimizer_->Write(State::kMaster,
+                           NormalInitializer(static_cast<uint64_t>(options.seed), deviation));
+}
+
+absl::Status RankTrainer::Run() {
+  const Options& options = job_.options;
+  (void)NewTraffic();  // of the initial weights
+  last_finish_ = Clock::now();
+  for (int64_t step = 1; step <= options.steps; ++step) {
+    if (job_.before_step) ZERO_RETURN_IF_ERROR(job_.before_step(group_->rank(), step));
+    ZERO_RETURN_IF_ERROR(EnqueueStep(step));
+    const bool evaluate = options.evaluate_every > 0 && step % options.evaluate_every == 0;
+    // A result is fetched while the next step runs, so that the device never waits for the host.
+    const size_t may_wait = evaluate || step == options.steps ? 0 : 1;
+    while (flights_.size() > may_wait) {
+      ZERO_ASSIGN_OR_RETURN(StepReport report, TakeReport());
+      if (evaluate && flights_.empty()) {
+        ZERO_ASSIGN_OR_RETURN(report.evaluation_loss, Evaluate());
+        for (const auto& [name, bytes] : NewTraffic()) report.wire[name] += bytes;
+      }
+      ZERO_RETURN_IF_ERROR(Report(report));
+    }
+    if (evaluate) last_finish_ = Clock::now();
+  }
+  return optimizer_->Finish();
+}
+
+absl::Status RankTrainer::EnqueueStep(int64_t step) {
+  const Options& options = job_.options;
+  const llama::Dealing dealing = DealingOf(options, group_->rank());
+  int64_t valid_tokens = 0;
+  for (int64_t micro = 0; micro < options.accumulation; ++micro) {
+    ZERO_ASSIGN_OR_RETURN(const llama::Batch batch, job_.data->FillBatch(step - 1, micro, dealing));
+    const Pass pass = micro + 1 == options.accumulation ? Pass::kTrainLast : Pass::kTrain;
+    ZERO_RETURN_IF_ERROR(
+        llama::TrainPass(*optimizer_, *model_, *stream_, pass, batch, exchange_->loss(micro)));
+    valid_tokens += batch.valid_tokens;
+  }
+  ZERO_RETURN_IF_ERROR(exchange_->Enqueue(*stream_, kMetrics, options.accumulation));
+  ZERO_ASSIGN_OR_RETURN(Pending<StepResult> result,
+                        optimizer_->Step(static_cast<double>(valid_tokens)));
+  flights_.push_back({step, std::move(result), NewTraffic()});
+  return absl::OkStatus();
+}
+
+absl::StatusOr<StepReport> RankTrainer::TakeReport() {
+  Flight flight = std::move(flights_.front());
+  flights_.pop_front();
+  StepReport report;
+  report.step = flight.step;
+  ZERO_ASSIGN_OR_RETURN(const Gathered gathered, exchange_->Take());
+  ZERO_ASSIGN_OR_RETURN(report.result, flight.result.Get());
+  const Clock::time_point now = Clock::now();
+  report.seconds = std::chrono::duration<double>(now - last_finish_).count();
+  last_finish_ = now;
+  report.loss = gathered.mean_loss();
+  report.tokens = gathered.tokens;
+  report.memory = gathered.memory;
+  report.wire = std::move(flight.wire);
+  return report;
+}
+
+absl::StatusOr<double> RankTrainer::Evaluate() {
+  llama::Dealing dealing = DealingOf(job_.options, group_->rank());
+  dealing.accumulation = job_.options.evaluate_batches;
+  Gathered sum;
+  for (int64_t micro = 0; micro < dealing.accumulation; ++micro) {
+    ZERO_ASSIGN_OR_RETURN(const llama::Batch batch,
+                          job_.evaluation_data->FillBatch(0, micro, dealing));
+    ZERO_RETURN_IF_ERROR(
+        llama::EvaluatePass(*optimizer_, *model_, *stream_, batch, exchange_->loss(0)));
+    ZERO_RETURN_IF_ERROR(exchange_->Enqueue(*stream_, kEvaluation, 1));
+    ZERO_ASSIGN_OR_RETURN(const Gathered gathered, exchange_->Take());
+    sum.loss_sum += gathered.loss_sum;
+    sum.tokens += gathered.tokens;
+  }
+  return sum.mean_loss();
+}
+
+absl::Status RankTrainer::Report(const StepReport& report) {
+  if (group_->rank() != 0 || !job_.report) return absl::OkStatus();
+  return job_.report(report);
+}
+
+WireBytes RankTrainer::NewTraffic() {
+  WireBytes added;
+  for (const auto& [name, traffic] : group_->traffic()) {
+    const int64_t before = std::exchange(traffic_[name], traffic.bytes);
+    if (traffic.bytes != before) added[name] = traffic.bytes - before;
+  }
+  return added;
+}
+
+}  // namespace zero::train

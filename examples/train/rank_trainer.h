@@ -1,0 +1,101 @@
+// One rank of a training run.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "collectives/process_group.h"
+#include "device/host_device.h"
+#include "device/memory.h"
+#include "device/stream.h"
+#include "device/thread_pool.h"
+#include "examples/llama/config.h"
+#include "examples/llama/model.h"
+#include "examples/llama/tokens.h"
+#include "examples/train/options.h"
+#include "examples/train/step_exchange.h"
+#include "zero/plan.h"
+#include "zero/sharded_optimizer.h"
+
+namespace zero::train {
+
+// What is known of a step when it has finished; the same on every rank but for the traffic.
+struct StepReport {
+  int64_t step = 0;  // 1, 2, ...
+  double loss = 0;   // mean over the valid tokens of all ranks and micro-batches, in nats
+  StepResult result;
+  int64_t tokens = 0;
+  double seconds = 0;  // since the step before finished; without evaluations
+  MemoryTable memory;  // the most of any rank, by category
+  WireBytes wire;      // sent by this rank, by name; the evaluation after the step included
+  std::optional<double> evaluation_loss;
+};
+
+// What the ranks of a run share; nobody changes it while they run.
+struct Job {
+  Options options;
+  llama::LlamaConfig model;
+  const llama::ByteDataset* data = nullptr;
+  const llama::ByteDataset* evaluation_data = nullptr;  // null where nothing is evaluated
+  ThreadPool* pool = nullptr;
+
+  // Called on rank 0's thread after each step, while the next one runs. May be empty.
+  std::function<absl::Status(const StepReport&)> report;
+  // Called on every rank's thread before each step; for tests. May be empty.
+  std::function<absl::Status(int rank, int64_t step)> before_step;
+  // [collective] Called on every rank's thread after the last step. May be empty.
+  std::function<absl::Status(ShardedOptimizer&, int rank)> finish;
+};
+
+// Owns what one rank computes with. Driven by one thread.
+class RankTrainer {
+ public:
+  // `job` and `group` must live longer.
+  RankTrainer(const Job& job, ProcessGroup* group);
+  // Waits for this rank's streams. After an error, abort the group first, or they wait for others.
+  ~RankTrainer();
+
+  // [collective] Allocates everything and sets the initial weights.
+  absl::Status Initialise();
+  // [collective] All steps. Once, after Initialise.
+  absl::Status Run();
+
+  ShardedOptimizer& optimizer() { return *optimizer_; }
+
+ private:
+  using Clock = std::chrono::steady_clock;
+  struct Flight {  // a step whose result has not arrived
+    int64_t step = 0;
+    Pending<StepResult> result;
+    WireBytes wire;
+  };
+
+  absl::Status EnqueueStep(int64_t step);
+  absl::StatusOr<StepReport> TakeReport();
+  absl::StatusOr<double> Evaluate();
+  absl::Status Report(const StepReport& report);
+  // Bytes sent since the last call.
+  WireBytes NewTraffic();
+
+  const Job& job_;
+  ProcessGroup* const group_;
+  // In the order of construction: each uses those above it.
+  HostDevice device_;
+  std::unique_ptr<Stream> stream_;
+  std::unique_ptr<llama::LlamaModel> model_;
+  std::unique_ptr<ShardedOptimizer> optimizer_;
+  std::unique_ptr<StepExchange> exchange_;
+
+  std::deque<Flight> flights_;
+  WireBytes traffic_;
+  Clock::time_point last_finish_;
+};
+
+}  // namespace zero::train

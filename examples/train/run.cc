@@ -1,0 +1,65 @@
+#include "examples/train/run.h"
+
+#include <exception>
+#include <mutex>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/time/time.h"
+#include "collectives/local_group.h"
+#include "device/status.h"
+
+namespace zero::train {
+namespace {
+
+// The rank that failed first. The others fail because of it, perhaps with the same words.
+class FirstError {
+ public:
+  void Add(int rank, const absl::Status& status) {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    if (first_.ok()) {
+      first_ = absl::Status(status.code(), absl::StrCat("rank ", rank, ": ", status.message()));
+    }
+  }
+  absl::Status status() const {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    return first_;
+  }
+
+ private:
+  mutable std::mutex mutex_;
+  absl::Status first_;
+};
+
+absl::Status Train(const Job& job, RankTrainer& trainer, int rank) {
+  try {
+    ZERO_RETURN_IF_ERROR(trainer.Initialise());
+    ZERO_RETURN_IF_ERROR(trainer.Run());
+    return job.finish ? job.finish(trainer.optimizer(), rank) : absl::OkStatus();
+  } catch (const std::exception& error) {
+    return absl::InternalError(absl::StrCat("threw: ", error.what()));
+  } catch (...) {
+    return absl::InternalError("threw something that is no std::exception");
+  }
+}
+
+}  // namespace
+
+absl::Status RunJob(const Job& job) {
+  FirstError first;
+  LocalWorld world(static_cast<int>(job.options.ranks), absl::Seconds(job.options.deadline));
+  const absl::Status all = RunRanks(world, [&](ProcessGroup* group) -> absl::Status {
+    // Before the trainer goes, the others learn of an error: its streams may be waiting for them.
+    const auto failed = [&](const absl::Status& status) {
+      first.Add(group->rank(), status);
+      group->Abort(status);
+      return status;
+    };
+    RankTrainer trainer(job, group);
+    const absl::Status status = Train(job, trainer, group->rank());
+    return status.ok() ? status : failed(status);
+  });
+  return first.status().ok() ? all : first.status();
+}
+
+}  // namespace zero::train

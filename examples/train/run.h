@@ -1,0 +1,13 @@
+// A training run: all ranks, from the first allocation to the last report.
+#pragma once
+
+#include "absl/status/status.h"
+#include "examples/train/rank_trainer.h"
+
+namespace zero::train {
+
+// Runs the ranks of `job` as threads and joins them. The first error of any rank, with its number;
+// the others end with it.
+absl::Status RunJob(const Job& job);
+
+}  // namespace zero::train

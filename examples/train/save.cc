@@ -1,0 +1,76 @@
+#include "examples/train/save.h"
+
+#include <algorithm>
+#include <bit>
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "device/dtype.h"
+#include "device/status.h"
+#include "examples/llama/element.h"
+#include "examples/train/output_folder.h"
+#include "io/safetensors.h"
+
+namespace zero::train {
+namespace {
+
+std::vector<SafetensorsTensor> Tensors(const Model& model) {
+  std::vector<SafetensorsTensor> tensors;
+  for (const Unit& unit : model.units) {
+    for (const Parameter& parameter : unit.parameters) {
+      SafetensorsTensor tensor;
+      tensor.name = parameter.name;
+      tensor.dtype = SafetensorsName(parameter.dtype);
+      tensor.shape = parameter.shape;
+      tensors.push_back(std::move(tensor));
+    }
+  }
+  return tensors;
+}
+
+// The values as the file holds them. Weights in 16 bits are exact, so that nothing is rounded.
+absl::Span<const char> Encode(const std::vector<float>& values, DType dtype,
+                              std::vector<llama::Bf16>& narrow) {
+  if (dtype == DType::kF32) {
+    return {reinterpret_cast<const char*>(values.data()), values.size() * sizeof(float)};
+  }
+  narrow.resize(values.size());
+  std::transform(values.begin(), values.end(), narrow.begin(),
+                 [](float x) { return llama::FromFloat<llama::Bf16>(x); });
+  return {reinterpret_cast<const char*>(narrow.data()), narrow.size() * sizeof(llama::Bf16)};
+}
+
+}  // namespace
+
+absl::Status SaveModel(ShardedOptimizer& optimizer, int rank, const llama::LlamaConfig& model,
+                       const std::string& folder) {
+  static_assert(std::endian::native == std::endian::little, "files hold little-endian numbers");
+  const bool writes = rank == 0;
+  std::unique_ptr<SafetensorsWriter> writer;
+  if (writes) {
+    ZERO_ASSIGN_OR_RETURN(
+        writer, SafetensorsWriter::Create(folder + "/model.safetensors", Tensors(optimizer.model()),
+                                          {{"format", "pt"}}, SafetensorsOrder::kSorted));
+  }
+  DType dtype = DType::kF32;
+  std::vector<float> values;
+  std::vector<llama::Bf16> narrow;
+  for (const Unit& unit : optimizer.model().units) {
+    for (const Parameter& parameter : unit.parameters) {
+      dtype = parameter.dtype;
+      values.resize(static_cast<size_t>(ElementCount(parameter)));
+      ZERO_RETURN_IF_ERROR(
+          optimizer.Gather(State::kWeight, parameter.name, absl::MakeSpan(values)));
+      if (writes) {
+        ZERO_RETURN_IF_ERROR(writer->Write(parameter.name, 0, Encode(values, dtype, narrow)));
+      }
+    }
+  }
+  if (!writes) return absl::OkStatus();
+  ZERO_ASSIGN_OR_RETURN(const std::string config, llama::ToJson(model, dtype));
+  ZERO_RETURN_IF_ERROR(writer->Finish());
+  return WriteWhole(folder + "/config.json", config);
+}
+
+}  // namespace zero::train

@@ -1,0 +1,99 @@
+// zero-sample: continues a prompt with a byte-level LLaMA model.
+#include <algorithm>
+#include <iostream>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "device/status.h"
+#include "examples/llama/tokens.h"
+#include "examples/train/flags.h"
+#include "examples/train/generate.h"
+#include "examples/train/load.h"
+#include "examples/train/program.h"
+
+namespace zero::train {
+namespace {
+
+constexpr const char* kProgram = "zero-sample";
+
+struct SampleOptions {
+  std::string model;
+  std::string prompt = "In the beginning";
+  int64_t tokens = 200;
+  double temperature = 0.8;
+  int64_t top_k = 40;
+  int64_t seed = 0;
+  int64_t threads = 0;
+};
+
+void AddFlags(FlagTable& flags, SampleOptions& options) {
+  constexpr int64_t kMost = 1'000'000'000;
+  flags.AddText("model", &options.model, "FOLDER", "holds config.json and model.safetensors");
+  flags.AddText("prompt", &options.prompt, "TEXT", "what to continue");
+  flags.AddCount("tokens", &options.tokens, 1, kMost, "bytes to add");
+  flags.AddNumber("temperature", &options.temperature, 0, 1000, "0: always the likeliest");
+  flags.AddCount("top_k", &options.top_k, 0, kMost, "likeliest tokens to choose from; 0: all");
+  flags.AddCount("seed", &options.seed, 0, kMost, "of the choices");
+  flags.AddCount("threads", &options.threads, 0, 4096, "0: all processors");
+}
+
+absl::Status CheckOptions(SampleOptions& options) {
+  if (options.model.empty()) {
+    return absl::InvalidArgumentError(
+        "--model is missing; it must name a folder with config.json and model.safetensors");
+  }
+  if (options.prompt.empty()) {
+    return absl::InvalidArgumentError("--prompt is ''; it must hold at least one byte");
+  }
+  if (options.threads == 0) options.threads = std::max(1u, std::thread::hardware_concurrency());
+  return absl::OkStatus();
+}
+
+absl::Status Run(const SampleOptions& options) {
+  absl::StatusOr<SavedModel> saved = OpenModelFolder(options.model);
+  if (!saved.ok()) {
+    return absl::Status(saved.status().code(), absl::StrCat("--model: ", saved.status().message()));
+  }
+  if (saved->config.vocab_size < llama::ByteDataset::kVocabulary) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "--model: ", options.model, ": key \"vocab_size\" is ", saved->config.vocab_size,
+        "; bytes as tokens need at least ", llama::ByteDataset::kVocabulary));
+  }
+  ThreadPool pool(static_cast<int>(options.threads));
+  Sampler sampler(options.temperature, options.top_k, static_cast<uint64_t>(options.seed));
+  bool begun = false;
+  const auto print = [&](char c) {
+    // Not before there is something to follow it: a failure prints its line alone.
+    if (!begun) std::cout << options.prompt;
+    begun = true;
+    std::cout << c << std::flush;
+  };
+  const absl::Status status =
+      Generate(*saved, options.prompt, options.tokens, sampler, &pool, print);
+  if (begun) std::cout << std::endl;
+  return status;
+}
+
+int Main(const std::vector<std::string>& arguments) {
+  SampleOptions options;
+  FlagTable flags;
+  AddFlags(flags, options);
+  absl::Status usage = flags.Parse(arguments);
+  if (usage.ok() && flags.help()) {
+    std::cout << "usage: " << kProgram << " --model FOLDER [flags]\n" << flags.Help();
+    return 0;
+  }
+  if (usage.ok()) usage = CheckOptions(options);
+  if (!usage.ok()) return Fail(kProgram, usage, kExitUsage);
+  const absl::Status status = Run(options);
+  return status.ok() ? 0 : Fail(kProgram, status, kExitFailure);
+}
+
+}  // namespace
+}  // namespace zero::train
+
+int main(int count, char** values) {
+  return zero::train::Main(std::vector<std::string>(values + 1, values + count));
+}

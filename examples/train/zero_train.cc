@@ -1,0 +1,161 @@
+// zero-train: trains a byte-level LLaMA model on a text, its state sharded over ranks.
+#include <unistd.h>
+
+#include <iostream>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "device/status.h"
+#include "examples/llama/model_description.h"
+#include "examples/train/compare_stages.h"
+#include "examples/train/cost.h"
+#include "examples/train/metrics.h"
+#include "examples/train/options.h"
+#include "examples/train/output_folder.h"
+#include "examples/train/program.h"
+#include "examples/train/progress.h"
+#include "examples/train/run.h"
+#include "examples/train/save.h"
+#include "examples/train/text.h"
+#include "kernels/simd_targets.h"
+
+namespace zero::train {
+namespace {
+
+constexpr const char* kProgram = "zero-train";
+
+void PrintConfiguration(const Options& options, const llama::LlamaConfig& model,
+                        const llama::ByteDataset& data) {
+  std::cout << "model       " << options.model << ": "
+            << WithSeparators(llama::ParameterCount(model)) << " parameters in " << options.dtype
+            << ", " << model.num_hidden_layers << " layers of " << model.hidden_size << ", "
+            << model.num_attention_heads << " heads, " << model.num_key_value_heads
+            << " of keys and values\n"
+            << "data        " << options.data << ": " << WithSeparators(data.bytes()) << " bytes, "
+            << WithSeparators(data.samples()) << " samples of " << options.sequence_length
+            << (options.shuffle ? ", shuffled\n" : ", in order\n") << "step        "
+            << WithSeparators(TokensPerStep(options)) << " tokens: " << options.ranks << " ranks x "
+            << options.accumulation << " passes x " << options.micro_batch << " samples x "
+            << options.sequence_length << '\n'
+            << "machine     " << options.device << ", " << options.threads << " threads, "
+            << SimdTargetName() << '\n';
+}
+
+void PrintPlan(const Options& options, const Cost& cost) {
+  std::cout << "stage " << options.stage << "     " << Megabytes(cost.total_bytes())
+            << " per rank:";
+  const char* separator = " ";
+  for (int c = 0; c < kMemoryCategories; ++c) {
+    const int64_t bytes = cost.memory[static_cast<size_t>(c)];
+    if (bytes < 5000) continue;  // would be 0.00
+    std::cout << separator << Name(static_cast<MemoryCategory>(c)) << ' ' << Megabytes(bytes);
+    separator = ", ";
+  }
+  std::cout << std::endl;
+}
+
+absl::Status Train(Job job) {
+  const Options& options = job.options;
+  ZERO_ASSIGN_OR_RETURN(const Cost cost, PlanCost(options, job.model));
+  PrintPlan(options, cost);
+  ZERO_ASSIGN_OR_RETURN(const OutputFolder output, OutputFolder::Prepare(options.output));
+  ZERO_ASSIGN_OR_RETURN(MetricsFile metrics, MetricsFile::Create(options.metrics));
+  Progress progress(options.steps, options.log_every, isatty(STDOUT_FILENO) == 1);
+  job.report = [&](const StepReport& report) {
+    progress.Show(report);
+    return metrics.Write(report);
+  };
+  if (!output.path().empty()) {
+    job.finish = [&](ShardedOptimizer& optimizer, int rank) {
+      return SaveModel(optimizer, rank, job.model, output.path());
+    };
+  }
+  const absl::Status status = RunJob(job);
+  progress.Finish();
+  ZERO_RETURN_IF_ERROR(status);
+  progress.Summary();
+  if (!output.path().empty()) std::cout << "saved to " << output.path() << std::endl;
+  return absl::OkStatus();
+}
+
+absl::Status Prefixed(const char* flag, const absl::Status& status) {
+  return absl::Status(status.code(), absl::StrCat(flag, ": ", status.message()));
+}
+
+absl::StatusOr<llama::LlamaConfig> OpenModel(const Options& options) {
+  absl::StatusOr<llama::LlamaConfig> model = llama::ReadConfig(options.model);
+  if (!model.ok()) return Prefixed("--model", model.status());
+  if (model->vocab_size < llama::ByteDataset::kVocabulary) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("--model: ", options.model, ": key \"vocab_size\" is ", model->vocab_size,
+                     "; bytes as tokens need at least ", llama::ByteDataset::kVocabulary));
+  }
+  return model;
+}
+
+absl::StatusOr<llama::ByteDataset> OpenText(const char* flag, const std::string& path,
+                                            const Options& options, llama::SampleOrder order) {
+  llama::ByteDataset::Options settings;
+  settings.sequence_length = options.sequence_length;
+  settings.order = order;
+  settings.seed = static_cast<uint64_t>(options.seed);
+  absl::StatusOr<llama::ByteDataset> data = llama::ByteDataset::Open(path, settings);
+  if (!data.ok()) return Prefixed(flag, data.status());
+  return data;
+}
+
+// From files to the last line of output. `options` are finished.
+absl::Status Run(const Options& options, const llama::LlamaConfig& model) {
+  using llama::SampleOrder;
+  ZERO_ASSIGN_OR_RETURN(const llama::ByteDataset data,
+                        OpenText("--data", options.data, options,
+                                 options.shuffle ? SampleOrder::kShuffled : SampleOrder::kFile));
+  std::optional<llama::ByteDataset> evaluation_data;
+  if (options.evaluate_every > 0) {
+    const bool own = !options.evaluate_data.empty();
+    ZERO_ASSIGN_OR_RETURN(evaluation_data, OpenText(own ? "--evaluate_data" : "--data",
+                                                    own ? options.evaluate_data : options.data,
+                                                    options, SampleOrder::kFile));
+  }
+  ZERO_RETURN_IF_ERROR(LimitSimdTargets(options.simd));
+  ThreadPool pool(static_cast<int>(options.threads));
+  Job job;
+  job.options = options;
+  job.model = model;
+  job.data = &data;
+  job.evaluation_data = evaluation_data.has_value() ? &*evaluation_data : nullptr;
+  job.pool = &pool;
+  PrintConfiguration(options, model, data);
+  return options.compare_stages ? CompareStages(job) : Train(std::move(job));
+}
+
+int Main(const std::vector<std::string>& arguments) {
+  Options options;
+  FlagTable flags;
+  AddFlags(flags, options);
+  absl::Status usage = flags.Parse(arguments);
+  if (usage.ok() && flags.help()) {
+    std::cout << "usage: " << kProgram << " --model PATH --data FILE [flags]\n" << flags.Help();
+    return 0;
+  }
+  if (usage.ok()) usage = FinishOptions(options);
+  if (!usage.ok()) return Fail(kProgram, usage, kExitUsage);
+
+  const absl::StatusOr<llama::LlamaConfig> model = OpenModel(options);
+  if (!model.ok()) return Fail(kProgram, model.status(), kExitFailure);
+  usage = FinishOptions(options, *model);
+  if (!usage.ok()) return Fail(kProgram, usage, kExitUsage);
+
+  const absl::Status status = Run(options, *model);
+  return status.ok() ? 0 : Fail(kProgram, status, kExitFailure);
+}
+
+}  // namespace
+}  // namespace zero::train
+
+int main(int count, char** values) {
+  return zero::train::Main(std::vector<std::string>(values + 1, values + count));
+}

@@ -1,0 +1,102 @@
+#include "examples/train/flags.h"
+
+#include <sstream>
+
+#include "examples/train/options.h"
+#include "tests/catch.h"
+#include "tests/programs/subprocess.h"
+
+namespace zero::programs {
+namespace {
+
+struct Values {
+  int64_t count = 3;
+  double number = 0.5;
+  std::string choice = "red";
+  std::string text;
+  bool on = true;
+  train::FlagTable flags;
+
+  Values() {
+    flags.AddCount("count", &count, 1, 10, "how many");
+    flags.AddNumber("number", &number, 0, 1, "how much");
+    flags.AddChoice("choice", &choice, {"red", "green"}, "which");
+    flags.AddText("text", &text, "FILE", "what");
+    flags.AddSwitch("on", &on, "whether");
+  }
+};
+
+std::string ErrorOf(const std::vector<std::string>& arguments) {
+  Values values;
+  return std::string(values.flags.Parse(arguments).message());
+}
+
+TEST_CASE("FlagTable: both spellings of a value are understood") {
+  Values values;
+  REQUIRE_OK(values.flags.Parse({"--count=7", "--number", "2.5e-1", "--choice", "green",
+                                 "--text=", "--text", "a b", "--on=false"}));
+  CHECK(values.count == 7);
+  CHECK(values.number == 0.25);
+  CHECK(values.choice == "green");
+  CHECK(values.text == "a b");
+  CHECK_FALSE(values.on);
+}
+
+TEST_CASE("FlagTable: a switch is on, off, or what its value says") {
+  for (const auto& [arguments, right] :
+       std::vector<std::pair<std::vector<std::string>, bool>>{{{"--on"}, true},
+                                                              {{"--noon"}, false},
+                                                              {{"--on=true"}, true},
+                                                              {{"--on=false"}, false},
+                                                              {{"--on", "false"}, false},
+                                                              {{"--noon", "--on"}, true}}) {
+    Values values;
+    REQUIRE_OK(values.flags.Parse(arguments));
+    CHECK(values.on == right);
+  }
+}
+
+TEST_CASE("FlagTable: wrong arguments are refused, with what would be right") {
+  CHECK(ErrorOf({"--count", "0"}) == "--count is '0'; it must be a whole number from 1 to 10");
+  for (const char* wrong : {"11", "x", "", "1.5", "3x", " 3", "3 ", "99999999999999999999"}) {
+    CAPTURE(wrong);
+    CHECK_THAT(ErrorOf({std::string("--count=") + wrong}), ContainsSubstring("from 1 to 10"));
+  }
+  for (const char* wrong : {"2", "-0.1", "nan", "inf", "2e-5x", "0,5", ""}) {
+    CAPTURE(wrong);
+    CHECK_THAT(ErrorOf({std::string("--number=") + wrong}), ContainsSubstring("from 0 to 1"));
+  }
+  CHECK(ErrorOf({"--choice=blue"}) == "--choice is 'blue'; it must be red or green");
+  CHECK(ErrorOf({"--on=yes"}) == "--on is 'yes'; it must be true or false");
+  CHECK(ErrorOf({"--cuont=1"}) == "unknown flag '--cuont'; the nearest is --count");
+  CHECK(ErrorOf({"--nocount"}) == "unknown flag '--nocount'; the nearest is --count");
+  CHECK(ErrorOf({"--count"}) == "--count needs a value: --count N");
+  CHECK(ErrorOf({"--text", "--on"}) == "--text needs a value: --text FILE");
+  CHECK_THAT(ErrorOf({"3"}), ContainsSubstring("'3' is no flag"));
+}
+
+TEST_CASE("zero-train --help: one line for each flag, with its default") {
+  const Outcome outcome = RunProgram("zero-train", {"--help"});
+  CHECK(outcome.status == 0);
+  CHECK(outcome.err.empty());
+  train::Options options;
+  train::FlagTable flags;
+  train::AddFlags(flags, options);
+  std::istringstream lines(outcome.out);
+  std::string line;
+  std::getline(lines, line);
+  CHECK_THAT(line, ContainsSubstring("usage: zero-train"));
+  int count = 0;
+  for (; std::getline(lines, line); ++count) {
+    CAPTURE(line);
+    CHECK(line.substr(0, 4) == "  --");
+    CHECK(line.size() <= 120);
+  }
+  CHECK(count == LinesOf(flags.Help()));
+  for (const char* flag : {"  --model PATH ", "  --shuffle true|false ", "  --dtype fp32|bf16 "}) {
+    CHECK_THAT(outcome.out, ContainsSubstring(flag));
+  }
+}
+
+}  // namespace
+}  // namespace zero::programs

@@ -1,0 +1,125 @@
+#include "tests/catch.h"
+#include "tests/programs/training_text.h"
+
+namespace zero::programs {
+namespace {
+
+// With an output and metrics, so that what is left behind shows.
+void CheckRefused(const TrainingFolder& folder, const std::vector<std::string>& flags, int status,
+                  const std::vector<std::string>& words) {
+  std::vector<std::string> all = {"--output", folder.File("made/here"), "--metrics",
+                                  folder.File("metrics.jsonl")};
+  all.insert(all.end(), flags.begin(), flags.end());
+  const auto before = folder.Names();
+  const Outcome outcome = folder.Train(all);
+  INFO(outcome.out << outcome.err);
+  CHECK(outcome.status == status);
+  CHECK(LinesOf(outcome.err) == 1);
+  CHECK_THAT(outcome.err, ContainsSubstring("zero-train: "));
+  for (const std::string& word : words) CHECK_THAT(outcome.err, ContainsSubstring(word));
+  CHECK(folder.Names() == before);
+}
+
+TEST_CASE("zero-train: a wrong flag is one line and exit status 2", "[programs]") {
+  const TrainingFolder folder;
+  const auto refused = [&](const std::vector<std::string>& flags,
+                           const std::vector<std::string>& words) {
+    CAPTURE(flags);
+    CheckRefused(folder, flags, 2, words);
+  };
+  refused({"--ranks", "0"}, {"--ranks is '0'", "from 1"});
+  refused({"--stage=4"}, {"--stage is '4'", "from 0 to 3"});
+  refused({"--stage=-1"}, {"--stage is '-1'", "from 0 to 3"});
+  refused({"--micro_batch=0"}, {"--micro_batch is '0'", "from 1"});
+  refused({"--accumulation=0"}, {"--accumulation is '0'"});
+  refused({"--steps=0"}, {"--steps is '0'"});
+  refused({"--steps=many"}, {"--steps is 'many'"});
+  refused({"--learning_rate=2e-5x"}, {"--learning_rate is '2e-5x'"});
+  refused({"--learning_rate=nan"}, {"--learning_rate is 'nan'"});
+  refused({"--dtype=fp16"}, {"--dtype is 'fp16'", "fp32 or bf16"});
+  refused({"--dtype=fp32", "--accumulation_dtype=bf16"}, {"--accumulation_dtype", "fp32"});
+  refused({"--device=cuda"}, {"--device is 'cuda'", "host", "this build"});
+  refused({"--sequence_length=33"}, {"--sequence_length is 33", "max_position_embeddings (32)"});
+  refused({"--shuffle=maybe"}, {"--shuffle is 'maybe'", "true or false"});
+  refused({"--micro_bach=2"}, {"'--micro_bach'", "--micro_batch"});
+  refused({"--model="}, {"--model is missing"});
+  refused({"--data="}, {"--data is missing"});
+  refused({"--compare_stages"}, {"--output", "--compare_stages"});
+  refused({"--evaluate_data", folder.data()}, {"--evaluate_data", "--evaluate_every"});
+  refused({"loose"}, {"'loose'"});
+}
+
+TEST_CASE("zero-train: a wrong data file is one line and exit status 1", "[programs]") {
+  const TrainingFolder folder;
+  WriteFile(folder.File("empty"), "");
+  WriteFile(folder.File("short"), "sixteen letters!");
+  const auto refused = [&](const std::string& data, const std::vector<std::string>& words) {
+    CAPTURE(data);
+    CheckRefused(folder, {"--data", data}, 1, words);
+  };
+  refused(folder.File("absent"), {"--data", "absent"});
+  refused(folder.File("empty"), {"--data", "empty", "is empty"});
+  refused(folder.File(""), {"--data", "folder"});
+  refused(folder.File("short"), {"--data", "short", "16 bytes", "17"});
+  CheckRefused(folder, {"--evaluate_every=1", "--evaluate_data", folder.File("short")}, 1,
+               {"--evaluate_data", "short"});
+}
+
+TEST_CASE("zero-train: a wrong model is one line and exit status 1", "[programs]") {
+  const TrainingFolder folder;
+  const std::string config = ReadFile(folder.model());
+  const auto refused = [&](const std::string& from, const std::string& to,
+                           const std::vector<std::string>& words) {
+    CAPTURE(to);
+    std::string changed = config;
+    REQUIRE(changed.find(from) != std::string::npos);
+    WriteFile(folder.File("config.json"), changed.replace(changed.find(from), from.size(), to));
+    CheckRefused(folder, {}, 1, words);
+  };
+  const std::string hidden = "\"hidden_size\": 24,";
+  refused(hidden, "", {"--model", "config.json", "hidden_size", "missing"});
+  refused(hidden, "\"hidden_size\": \"24\",", {"hidden_size"});
+  refused(hidden, "\"hidden_size\": 25,", {"hidden_size", "25", "num_attention_heads (3)"});
+  refused("\"num_attention_heads\": 3,\n \"num_key_value_heads\": 1",
+          "\"num_attention_heads\": 7, \"head_dim\": 4, \"num_key_value_heads\": 2",
+          {"num_key_value_heads", "2", "num_attention_heads (7)"});
+  refused("\"vocab_size\": 256", "\"vocab_size\": 100", {"vocab_size", "100", "256"});
+  refused("{", "", {"config.json", "JSON"});
+  CheckRefused(folder, {"--model", folder.File("absent")}, 1, {"--model", "absent"});
+  std::filesystem::create_directory(folder.File("folder"));
+  CheckRefused(folder, {"--model", folder.File("folder")}, 1, {"--model", "config.json"});
+}
+
+TEST_CASE("zero-train: an output that cannot be written is refused before the first step",
+          "[programs]") {
+  const TrainingFolder folder;
+  WriteFile(folder.File("file"), "");
+  std::filesystem::create_directories(folder.File("taken/model.safetensors"));
+  for (const std::string& output : {folder.File("file"), folder.File("file/below"),
+                                    std::string("/proc/zero/out"), folder.File("taken")}) {
+    CAPTURE(output);
+    const Outcome outcome = folder.Train({"--output", output});
+    CHECK_THAT(outcome.out, !ContainsSubstring("loss"));
+    CheckRefused(folder, {"--output", output}, 1, {"--output", output});
+  }
+}
+
+TEST_CASE("zero-train: metrics that cannot be written are refused before the first step",
+          "[programs]") {
+  const TrainingFolder folder;
+  for (const std::string& metrics : {folder.File(""), folder.File("absent/metrics.jsonl")}) {
+    CAPTURE(metrics);
+    CheckRefused(folder, {"--metrics", metrics}, 1, {"--metrics", metrics});
+  }
+}
+
+TEST_CASE("zero-train: a run that fails leaves earlier files as they were", "[programs]") {
+  const TrainingFolder folder;
+  WriteFile(folder.File("metrics.jsonl"), "kept\n");
+  CheckRefused(folder, {"--data", folder.File("absent")}, 1, {"absent"});
+  CheckRefused(folder, {"--output", "/proc/zero/out"}, 1, {"--output"});
+  CHECK(ReadFile(folder.File("metrics.jsonl")) == "kept\n");
+}
+
+}  // namespace
+}  // namespace zero::programs
