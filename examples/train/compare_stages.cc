@@ -11,9 +11,9 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "device/status.h"
+#include "examples/support/text.h"
 #include "examples/train/cost.h"
 #include "examples/train/run.h"
-#include "examples/train/text.h"
 
 namespace zero::train {
 namespace {
@@ -81,7 +81,9 @@ class Table {
   const std::string& first_difference() const { return first_difference_; }
 
  private:
-  static std::string Kilobytes(int64_t bytes) { return WithSeparators((bytes + 500) / 1000); }
+  static std::string Kilobytes(int64_t bytes) {
+    return support::WithSeparators((bytes + 500) / 1000);
+  }
 
   std::string first_difference_;
 };

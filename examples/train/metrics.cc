@@ -6,7 +6,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "examples/train/flags.h"
+#include "examples/support/flags.h"
 
 namespace zero::train {
 namespace {
@@ -36,16 +36,17 @@ std::string WireObject(const WireBytes& wire) {
 
 std::string MetricsLine(const StepReport& report) {
   std::string json = absl::StrCat(
-      "{\"step\": ", report.step, ", \"loss\": ", ShortestNumber(report.loss),
-      ", \"learning_rate\": ", ShortestNumber(report.result.learning_rate),
-      ", \"grad_norm\": ", ShortestNumber(report.result.gradient_norm),
+      "{\"step\": ", report.step, ", \"loss\": ", support::ShortestNumber(report.loss),
+      ", \"learning_rate\": ", support::ShortestNumber(report.result.learning_rate),
+      ", \"grad_norm\": ", support::ShortestNumber(report.result.gradient_norm),
       ", \"skipped\": ", report.result.applied ? "false" : "true", ", \"tokens\": ", report.tokens,
       ", \"tokens_per_second\": ",
-      ShortestNumber(static_cast<double>(report.tokens) / report.seconds),
-      ", \"step_seconds\": ", ShortestNumber(report.seconds),
+      support::ShortestNumber(static_cast<double>(report.tokens) / report.seconds),
+      ", \"step_seconds\": ", support::ShortestNumber(report.seconds),
       ", \"memory\": ", MemoryObject(report.memory), ", \"wire\": ", WireObject(report.wire));
   if (report.evaluation_loss.has_value()) {
-    absl::StrAppend(&json, ", \"evaluation_loss\": ", ShortestNumber(*report.evaluation_loss));
+    absl::StrAppend(&json,
+                    ", \"evaluation_loss\": ", support::ShortestNumber(*report.evaluation_loss));
   }
   return json + "}\n";
 }

@@ -19,7 +19,7 @@ constexpr int64_t kMost = 1'000'000'000;
 
 }  // namespace
 
-void AddFlags(FlagTable& flags, Options& options) {
+void AddFlags(support::FlagTable& flags, Options& options) {
   flags.AddText("model", &options.model, "PATH", "config.json of the model, or its folder");
   flags.AddText("data", &options.data, "FILE", "text to train on; its bytes are the tokens");
   flags.AddCount("ranks", &options.ranks, 1, 256, "ranks, as threads of this process");

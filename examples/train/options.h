@@ -9,7 +9,7 @@
 #include "examples/llama/config.h"
 #include "examples/llama/model.h"
 #include "examples/llama/tokens.h"
-#include "examples/train/flags.h"
+#include "examples/support/flags.h"
 #include "zero/config.h"
 
 namespace zero::train {
@@ -53,7 +53,7 @@ struct Options {
 };
 
 // Describes every flag to `flags`; `options` must live as long.
-void AddFlags(FlagTable& flags, Options& options);
+void AddFlags(support::FlagTable& flags, Options& options);
 
 // What the ranges of single flags cannot say: flags that are missing or contradict each other.
 // kInvalidArgument names them. Fills in defaults that depend on the machine.

@@ -6,7 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
-#include "examples/train/text.h"
+#include "examples/support/text.h"
 
 namespace zero::train {
 namespace {
@@ -36,12 +36,13 @@ void Progress::Finish() {
 std::string Progress::Line(const StepReport& report) const {
   const double step_seconds = Mean(recent_);
   const double left = step_seconds * static_cast<double>(steps_ - report.step);
-  std::string line = absl::StrFormat(
-      "step %*d/%d  loss %.4f  norm %.3f  rate %.2e  %6s tokens/s  %s left",
-      static_cast<int>(absl::StrCat(steps_).size()), report.step, steps_, report.loss,
-      report.result.gradient_norm, report.result.learning_rate,
-      WithSeparators(static_cast<int64_t>(static_cast<double>(report.tokens) / step_seconds)),
-      Duration(left));
+  std::string line =
+      absl::StrFormat("step %*d/%d  loss %.4f  norm %.3f  rate %.2e  %6s tokens/s  %s left",
+                      static_cast<int>(absl::StrCat(steps_).size()), report.step, steps_,
+                      report.loss, report.result.gradient_norm, report.result.learning_rate,
+                      support::WithSeparators(
+                          static_cast<int64_t>(static_cast<double>(report.tokens) / step_seconds)),
+                      support::Duration(left));
   if (!report.result.applied) {
     absl::StrAppend(&line, "  skipped: ", report.result.first_non_finite, " is not finite");
   }
@@ -79,7 +80,7 @@ void Progress::Show(const StepReport& report) {
 void Progress::Summary() const {
   std::cout << absl::StrFormat(
       "%d steps, %s tokens in %s; mean loss of the last %d steps: %.4f nats per token", steps_,
-      WithSeparators(tokens_), Duration(seconds_), losses_.size(), Mean(losses_));
+      support::WithSeparators(tokens_), support::Duration(seconds_), losses_.size(), Mean(losses_));
   if (skipped_ > 0) std::cout << "; " << skipped_ << " steps skipped";
   std::cout << std::endl;
 }

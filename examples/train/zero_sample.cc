@@ -8,10 +8,10 @@
 #include "absl/strings/str_cat.h"
 #include "device/status.h"
 #include "examples/llama/tokens.h"
-#include "examples/train/flags.h"
+#include "examples/support/flags.h"
+#include "examples/support/program.h"
 #include "examples/train/generate.h"
 #include "examples/train/load.h"
-#include "examples/train/program.h"
 
 namespace zero::train {
 namespace {
@@ -28,7 +28,7 @@ struct SampleOptions {
   int64_t threads = 0;
 };
 
-void AddFlags(FlagTable& flags, SampleOptions& options) {
+void AddFlags(support::FlagTable& flags, SampleOptions& options) {
   constexpr int64_t kMost = 1'000'000'000;
   flags.AddText("model", &options.model, "FOLDER", "holds config.json and model.safetensors");
   flags.AddText("prompt", &options.prompt, "TEXT", "what to continue");
@@ -78,7 +78,7 @@ absl::Status Run(const SampleOptions& options) {
 
 int Main(const std::vector<std::string>& arguments) {
   SampleOptions options;
-  FlagTable flags;
+  support::FlagTable flags;
   AddFlags(flags, options);
   absl::Status usage = flags.Parse(arguments);
   if (usage.ok() && flags.help()) {
@@ -86,9 +86,9 @@ int Main(const std::vector<std::string>& arguments) {
     return 0;
   }
   if (usage.ok()) usage = CheckOptions(options);
-  if (!usage.ok()) return Fail(kProgram, usage, kExitUsage);
+  if (!usage.ok()) return support::Fail(kProgram, usage, support::kExitUsage);
   const absl::Status status = Run(options);
-  return status.ok() ? 0 : Fail(kProgram, status, kExitFailure);
+  return status.ok() ? 0 : support::Fail(kProgram, status, support::kExitFailure);
 }
 
 }  // namespace

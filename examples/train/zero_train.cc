@@ -10,16 +10,16 @@
 #include "absl/strings/str_cat.h"
 #include "device/status.h"
 #include "examples/llama/model_description.h"
+#include "examples/support/program.h"
+#include "examples/support/text.h"
 #include "examples/train/compare_stages.h"
 #include "examples/train/cost.h"
 #include "examples/train/metrics.h"
 #include "examples/train/options.h"
 #include "examples/train/output_folder.h"
-#include "examples/train/program.h"
 #include "examples/train/progress.h"
 #include "examples/train/run.h"
 #include "examples/train/save.h"
-#include "examples/train/text.h"
 #include "kernels/simd_targets.h"
 
 namespace zero::train {
@@ -30,28 +30,29 @@ constexpr const char* kProgram = "zero-train";
 void PrintConfiguration(const Options& options, const llama::LlamaConfig& model,
                         const llama::ByteDataset& data) {
   std::cout << "model       " << options.model << ": "
-            << WithSeparators(llama::ParameterCount(model)) << " parameters in " << options.dtype
-            << ", " << model.num_hidden_layers << " layers of " << model.hidden_size << ", "
-            << model.num_attention_heads << " heads, " << model.num_key_value_heads
-            << " of keys and values\n"
-            << "data        " << options.data << ": " << WithSeparators(data.bytes()) << " bytes, "
-            << WithSeparators(data.samples()) << " samples of " << options.sequence_length
-            << (options.shuffle ? ", shuffled\n" : ", in order\n") << "step        "
-            << WithSeparators(TokensPerStep(options)) << " tokens: " << options.ranks << " ranks x "
-            << options.accumulation << " passes x " << options.micro_batch << " samples x "
-            << options.sequence_length << '\n'
+            << support::WithSeparators(llama::ParameterCount(model)) << " parameters in "
+            << options.dtype << ", " << model.num_hidden_layers << " layers of "
+            << model.hidden_size << ", " << model.num_attention_heads << " heads, "
+            << model.num_key_value_heads << " of keys and values\n"
+            << "data        " << options.data << ": " << support::WithSeparators(data.bytes())
+            << " bytes, " << support::WithSeparators(data.samples()) << " samples of "
+            << options.sequence_length << (options.shuffle ? ", shuffled\n" : ", in order\n")
+            << "step        " << support::WithSeparators(TokensPerStep(options))
+            << " tokens: " << options.ranks << " ranks x " << options.accumulation << " passes x "
+            << options.micro_batch << " samples x " << options.sequence_length << '\n'
             << "machine     " << options.device << ", " << options.threads << " threads, "
             << SimdTargetName() << '\n';
 }
 
 void PrintPlan(const Options& options, const Cost& cost) {
-  std::cout << "stage " << options.stage << "     " << Megabytes(cost.total_bytes())
+  std::cout << "stage " << options.stage << "     " << support::Megabytes(cost.total_bytes())
             << " per rank:";
   const char* separator = " ";
   for (int c = 0; c < kMemoryCategories; ++c) {
     const int64_t bytes = cost.memory[static_cast<size_t>(c)];
     if (bytes < 5000) continue;  // would be 0.00
-    std::cout << separator << Name(static_cast<MemoryCategory>(c)) << ' ' << Megabytes(bytes);
+    std::cout << separator << Name(static_cast<MemoryCategory>(c)) << ' '
+              << support::Megabytes(bytes);
     separator = ", ";
   }
   std::cout << std::endl;
@@ -134,7 +135,7 @@ absl::Status Run(const Options& options, const llama::LlamaConfig& model) {
 
 int Main(const std::vector<std::string>& arguments) {
   Options options;
-  FlagTable flags;
+  support::FlagTable flags;
   AddFlags(flags, options);
   absl::Status usage = flags.Parse(arguments);
   if (usage.ok() && flags.help()) {
@@ -142,15 +143,15 @@ int Main(const std::vector<std::string>& arguments) {
     return 0;
   }
   if (usage.ok()) usage = FinishOptions(options);
-  if (!usage.ok()) return Fail(kProgram, usage, kExitUsage);
+  if (!usage.ok()) return support::Fail(kProgram, usage, support::kExitUsage);
 
   const absl::StatusOr<llama::LlamaConfig> model = OpenModel(options);
-  if (!model.ok()) return Fail(kProgram, model.status(), kExitFailure);
+  if (!model.ok()) return support::Fail(kProgram, model.status(), support::kExitFailure);
   usage = FinishOptions(options, *model);
-  if (!usage.ok()) return Fail(kProgram, usage, kExitUsage);
+  if (!usage.ok()) return support::Fail(kProgram, usage, support::kExitUsage);
 
   const absl::Status status = Run(options, *model);
-  return status.ok() ? 0 : Fail(kProgram, status, kExitFailure);
+  return status.ok() ? 0 : support::Fail(kProgram, status, support::kExitFailure);
 }
 
 }  // namespace

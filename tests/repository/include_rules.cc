@@ -21,14 +21,11 @@ std::string IncludedPath(const std::string& line) {
   return end == std::string::npos ? "" : line.substr(at + 1, end - at - 1);
 }
 
-// The place of a folder from the ground up; examples, bench and tools share one. -1: none of ours.
+// The place of a folder from the ground up; -1: none of ours.
 int HeightOf(const std::string& folder) {
   const std::vector<std::string>& folders = SourceFolders();
   const auto found = std::find(folders.begin(), folders.end(), folder);
-  if (found == folders.end()) return -1;
-  const int height = static_cast<int>(found - folders.begin());
-  const int highest = static_cast<int>(Floors().size());
-  return folder == "tests" ? highest + 1 : std::min(height, highest);
+  return found == folders.end() ? -1 : static_cast<int>(found - folders.begin());
 }
 
 bool StartsWith(const std::string& text, const std::string& start) {

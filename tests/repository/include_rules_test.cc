@@ -28,14 +28,14 @@ TEST_CASE("Includes: a planted upward include is reported with file and line") {
   tree.Add("io/a.cc", "  #  include \"../zero/x.h\"\n");
   tree.Add("zero/a.cc", "#include \"offload/a.h\"\n#include \"absl/status/status.h\"\n");
   tree.Add("offload/a.cc", "/*\n#include \"zero/a.h\"\n*/ // #include \"zero/a.h\"\n");
-  tree.Add("bench/a.cc", "#include \"zero/a.h\"\n#include \"examples/a.h\"\n");
+  tree.Add("examples/a.cc", "#include \"zero/a.h\"\n#include \"bench/a.h\"\n");
   tree.Add("tests/zero/a.cc", "#include \"zero/a.h\"\n#include \"bench/a.h\"\n");
   tree.Add("zero/build/a.cc", "#include \"tests/a.h\"\n");
   CHECK(FindUpwardIncludes(tree.root()) ==
         Findings{"device/a.h:3: device includes zero/plan.h, which is not on a lower floor",
                  "kernels/a.cc:2: kernels includes io/x.h, which is not on a lower floor",
                  "io/a.cc:1: includes ../zero/x.h: write it from the root",
-                 "bench/a.cc:2: bench includes examples/a.h, which is not on a lower floor"});
+                 "examples/a.cc:2: examples includes bench/a.h, which is not on a lower floor"});
 }
 
 TEST_CASE("Includes: a planted vendor name is reported, one in a comment or string is not") {

@@ -1,11 +1,11 @@
-#include "examples/train/text.h"
+#include "examples/support/text.h"
 
 #include <cmath>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 
-namespace zero::train {
+namespace zero::support {
 
 std::string WithSeparators(int64_t n) {
   std::string text = absl::StrCat(n);
@@ -26,4 +26,4 @@ std::string Duration(double seconds) {
   return absl::StrFormat("%d:%02d", minutes, rest);
 }
 
-}  // namespace zero::train
+}  // namespace zero::support

@@ -1,4 +1,4 @@
-#include "examples/train/flags.h"
+#include "examples/support/flags.h"
 
 #include <sstream>
 
@@ -15,7 +15,7 @@ struct Values {
   std::string choice = "red";
   std::string text;
   bool on = true;
-  train::FlagTable flags;
+  support::FlagTable flags;
 
   Values() {
     flags.AddCount("count", &count, 1, 10, "how many");
@@ -80,7 +80,7 @@ TEST_CASE("zero-train --help: one line for each flag, with its default") {
   CHECK(outcome.status == 0);
   CHECK(outcome.err.empty());
   train::Options options;
-  train::FlagTable flags;
+  support::FlagTable flags;
   train::AddFlags(flags, options);
   std::istringstream lines(outcome.out);
   std::string line;

@@ -5,7 +5,7 @@
 
 #include "absl/status/status.h"
 
-namespace zero::train {
+namespace zero::support {
 
 inline constexpr int kExitFailure = 1;  // a file, a device or a rank
 inline constexpr int kExitUsage = 2;    // a flag
@@ -13,4 +13,4 @@ inline constexpr int kExitUsage = 2;    // a flag
 // Prints "<program>: <message>" as one line on stderr and returns `exit_status`.
 int Fail(const std::string& program, const absl::Status& status, int exit_status);
 
-}  // namespace zero::train
+}  // namespace zero::support

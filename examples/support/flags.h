@@ -8,7 +8,7 @@
 
 #include "absl/status/status.h"
 
-namespace zero::train {
+namespace zero::support {
 
 // Each Add* names a flag (without dashes) and the variable that gets its value; the variable's
 // present value is the default. Both `--name value` and `--name=value` are understood.
@@ -57,4 +57,4 @@ class FlagTable {
 // A number as text that reads back as the same double: the shortest such. "null" if not finite.
 std::string ShortestNumber(double value);
 
-}  // namespace zero::train
+}  // namespace zero::support

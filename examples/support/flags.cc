@@ -1,4 +1,4 @@
-#include "examples/train/flags.h"
+#include "examples/support/flags.h"
 
 #include <algorithm>
 #include <charconv>
@@ -11,7 +11,7 @@
 #include "absl/strings/str_join.h"
 #include "device/status.h"
 
-namespace zero::train {
+namespace zero::support {
 namespace {
 
 absl::Status WrongValue(const std::string& name, const std::string& value,
@@ -196,4 +196,4 @@ std::string FlagTable::Help() const {
   return text;
 }
 
-}  // namespace zero::train
+}  // namespace zero::support

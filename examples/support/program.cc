@@ -1,4 +1,4 @@
-#include "examples/train/program.h"
+#include "examples/support/program.h"
 
 #include <algorithm>
 #include <cctype>
@@ -6,7 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 
-namespace zero::train {
+namespace zero::support {
 
 int Fail(const std::string& program, const absl::Status& status, int exit_status) {
   std::string line = absl::StrCat(program, ": ", status.message());
@@ -18,4 +18,4 @@ int Fail(const std::string& program, const absl::Status& status, int exit_status
   return exit_status;
 }
 
-}  // namespace zero::train
+}  // namespace zero::support

@@ -1,0 +1,178 @@
+// zero-plan: what training a model will need on each rank, for every stage, before anything runs.
+#include <array>
+#include <iostream>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "device/status.h"
+#include "examples/llama/config.h"
+#include "examples/llama/model.h"
+#include "examples/llama/model_description.h"
+#include "examples/support/flags.h"
+#include "examples/support/program.h"
+#include "examples/support/text.h"
+#include "zero/plan.h"
+
+namespace zero::tools {
+namespace {
+
+constexpr const char* kProgram = "zero-plan";
+constexpr int kStages = 4;
+
+struct Options {
+  std::string model;
+  int64_t ranks = 8;
+  std::string dtype = "bf16";
+  std::string accumulation_dtype = "fp32";
+  int64_t accumulation = 1;
+  int64_t micro_batch = 1;
+  int64_t sequence_length = 0;
+  int64_t reduce_bucket_size = Config().reduce_bucket_size;
+  int64_t prefetch = Config().prefetch;
+};
+
+void AddFlags(support::FlagTable& flags, Options& options) {
+  flags.AddText("model", &options.model, "PATH", "config.json of a LLaMA model, or its folder");
+  flags.AddCount("ranks", &options.ranks, 1, 1 << 20, "ranks, usually one for each GPU");
+  flags.AddChoice("dtype", &options.dtype, {"fp32", "bf16"},
+                  "of weights, gradients and activations");
+  flags.AddChoice("accumulation_dtype", &options.accumulation_dtype, {"fp32", "bf16"},
+                  "of stored gradients");
+  flags.AddCount("accumulation", &options.accumulation, 1, 1 << 20, "micro-batches of a step");
+  flags.AddCount("micro_batch", &options.micro_batch, 1, 1 << 20,
+                 "samples of a rank's micro-batch");
+  flags.AddCount("sequence_length", &options.sequence_length, 0, 1 << 24,
+                 "tokens of a sample; 0: the model's max_position_embeddings");
+  flags.AddCount("reduce_bucket_size", &options.reduce_bucket_size, 1, int64_t{1} << 60,
+                 "elements reduced in one call");
+  flags.AddCount("prefetch", &options.prefetch, 0, 1 << 20, "units gathered ahead in stage 3");
+}
+
+// One column of the table.
+struct Column {
+  std::array<int64_t, kMemoryCategories> memory = {};
+  int64_t total = 0;
+  WireBytes wire;
+};
+
+absl::StatusOr<Column> PlanStage(const Options& options, const llama::LlamaConfig& model,
+                                 int stage) {
+  ZERO_ASSIGN_OR_RETURN(const DType dtype, ParseDType(options.dtype));
+  Config config;
+  config.stage = stage;
+  ZERO_ASSIGN_OR_RETURN(config.accumulation, ParseDType(options.accumulation_dtype));
+  config.reduce_bucket_size = options.reduce_bucket_size;
+  config.prefetch = static_cast<int>(options.prefetch);
+  config.groups = {{}, {}};
+  ZERO_ASSIGN_OR_RETURN(const Plan plan, MakePlan(config, llama::DescribeModel(model, dtype),
+                                                  static_cast<int>(options.ranks)));
+  llama::LlamaModel::Options activations;
+  activations.micro_batch = options.micro_batch;
+  activations.sequence_length =
+      options.sequence_length > 0 ? options.sequence_length : model.max_position_embeddings;
+  activations.dtype = dtype;
+  Column column;
+  column.memory = plan.bytes;
+  column.memory[static_cast<size_t>(MemoryCategory::kActivations)] +=
+      llama::LlamaModel::ActivationBytes(model, activations);
+  for (int64_t bytes : column.memory) column.total += bytes;
+  column.wire = plan.step_wire(options.accumulation);
+  return column;
+}
+
+std::string Row(const std::string& name, const std::array<int64_t, kStages>& bytes) {
+  std::string row = absl::StrFormat("%-18s", name);
+  for (int64_t n : bytes) absl::StrAppendFormat(&row, "%12.3f", static_cast<double>(n) / 1e9);
+  return row + "\n";
+}
+
+void PrintTable(const std::array<Column, kStages>& columns) {
+  const auto collect = [&](const auto& value_of) {
+    std::array<int64_t, kStages> values = {};
+    for (int s = 0; s < kStages; ++s) values[s] = value_of(columns[s]);
+    return values;
+  };
+  std::string heading = "     stage 0     stage 1     stage 2     stage 3\n";
+  std::cout << absl::StrFormat("%-18s", "GB on each rank") << heading;
+  for (int c = 0; c < kMemoryCategories; ++c) {
+    const auto row = collect([&](const Column& column) { return column.memory[c]; });
+    if (row == std::array<int64_t, kStages>{}) continue;
+    std::cout << Row(Name(static_cast<MemoryCategory>(c)), row);
+  }
+  std::cout << Row("all", collect([](const Column& column) { return column.total; }));
+  std::cout << absl::StrFormat("\n%-18s", "GB sent in a step") << heading;
+  std::set<std::string> names;
+  for (const Column& column : columns) {
+    for (const auto& [name, bytes] : column.wire) names.insert(name);
+  }
+  for (const std::string& name : names) {
+    std::cout << Row(name, collect([&](const Column& column) {
+                       const auto found = column.wire.find(name);
+                       return found == column.wire.end() ? 0 : found->second;
+                     }));
+  }
+  std::cout << "(GB of 10^9 bytes; AdamW; without what the system and libraries take)\n";
+}
+
+absl::Status Plan(const Options& options, const llama::LlamaConfig& model) {
+  std::array<Column, kStages> columns;
+  for (int stage = 0; stage < kStages; ++stage) {
+    ZERO_ASSIGN_OR_RETURN(columns[stage], PlanStage(options, model, stage));
+  }
+  std::cout << options.model << ": " << support::WithSeparators(llama::ParameterCount(model))
+            << " parameters in " << options.dtype << " on " << options.ranks << " ranks\n\n";
+  PrintTable(columns);
+  return absl::OkStatus();
+}
+
+// What one flag's range cannot say.
+absl::Status CheckOptions(const Options& options) {
+  if (options.model.empty()) {
+    return absl::InvalidArgumentError("--model is missing: give a config.json or its folder");
+  }
+  if (options.dtype == "fp32" && options.accumulation_dtype == "bf16") {
+    return absl::InvalidArgumentError(
+        "--accumulation_dtype bf16 is narrower than --dtype fp32: use fp32");
+  }
+  return absl::OkStatus();
+}
+
+int Main(const std::vector<std::string>& arguments) {
+  Options options;
+  support::FlagTable flags;
+  AddFlags(flags, options);
+  absl::Status usage = flags.Parse(arguments);
+  if (usage.ok() && flags.help()) {
+    std::cout << "usage: " << kProgram << " --model PATH [flags]\n" << flags.Help();
+    return 0;
+  }
+  if (usage.ok()) usage = CheckOptions(options);
+  if (!usage.ok()) return support::Fail(kProgram, usage, support::kExitUsage);
+  const absl::StatusOr<llama::LlamaConfig> model = llama::ReadConfig(options.model);
+  if (!model.ok()) {
+    return support::Fail(
+        kProgram,
+        absl::Status(model.status().code(), absl::StrCat("--model: ", model.status().message())),
+        support::kExitFailure);
+  }
+  if (options.sequence_length > model->max_position_embeddings) {
+    return support::Fail(
+        kProgram,
+        absl::InvalidArgumentError(absl::StrCat("--sequence_length is ", options.sequence_length,
+                                                ": the model's max_position_embeddings is ",
+                                                model->max_position_embeddings)),
+        support::kExitUsage);
+  }
+  const absl::Status status = Plan(options, *model);
+  return status.ok() ? 0 : support::Fail(kProgram, status, support::kExitFailure);
+}
+
+}  // namespace
+}  // namespace zero::tools
+
+int main(int count, char** values) {
+  return zero::tools::Main(std::vector<std::string>(values + 1, values + count));
+}
