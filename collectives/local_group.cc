@@ -1,91 +1,18 @@
 #include "collectives/local_group.h"
 
-#include <cstring>
+#include <atomic>
+#include <map>
 #include <mutex>
 #include <string>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "collectives/local_call.h"
+#include "device/device.h"
 #include "device/status.h"
 
 namespace zero {
-namespace {
-
-enum class Kind : uint8_t { kAllToAll, kAllGather, kBarrier };
-
-const char* Name(Kind kind) {
-  switch (kind) {
-    case Kind::kAllToAll:
-      return "all-to-all";
-    case Kind::kAllGather:
-      return "all-gather";
-    case Kind::kBarrier:
-      return "barrier";
-  }
-  return "unknown";
-}
-
-// One rank's side of a collective.
-struct Arrival {
-  bool arrived = false;
-  Kind kind = Kind::kBarrier;
-  std::string name;
-  std::vector<AllToAllPiece> all_to_all;
-  std::vector<AllGatherPiece> all_gather;
-
-  std::vector<int64_t> Bytes() const {
-    std::vector<int64_t> bytes;
-    for (const AllToAllPiece& piece : all_to_all) bytes.push_back(piece.bytes);
-    for (const AllGatherPiece& piece : all_gather) bytes.push_back(piece.bytes);
-    return bytes;
-  }
-  std::string Describe() const {
-    return absl::StrCat(zero::Name(kind), " '", name, "' of ", absl::StrJoin(Bytes(), "+"),
-                        " bytes");
-  }
-  bool Matches(const Arrival& other) const {
-    return kind == other.kind && name == other.name && Bytes() == other.Bytes();
-  }
-};
-
-// The k-th collective of every rank. Fields are guarded by the gate of the world.
-struct Call {
-  explicit Call(int size) : arrivals(static_cast<size_t>(size)) {}
-
-  std::vector<Arrival> arrivals;
-  int arrived = 0;
-  int copied = 0;
-  int left = 0;
-};
-
-void CopyAllToAll(const std::vector<Arrival>& arrivals, int rank) {
-  const std::vector<AllToAllPiece>& mine = arrivals[rank].all_to_all;
-  for (size_t q = 0; q < arrivals.size(); ++q) {
-    for (size_t p = 0; p < mine.size(); ++p) {
-      const AllToAllPiece& theirs = arrivals[q].all_to_all[p];
-      if (mine[p].bytes == 0) continue;
-      std::memcpy(static_cast<char*>(mine[p].receive) + q * mine[p].bytes,
-                  static_cast<const char*>(theirs.send) + rank * theirs.send_stride,
-                  static_cast<size_t>(mine[p].bytes));
-    }
-  }
-}
-
-void CopyAllGather(const std::vector<Arrival>& arrivals, int rank) {
-  const std::vector<AllGatherPiece>& mine = arrivals[rank].all_gather;
-  for (size_t q = 0; q < arrivals.size(); ++q) {
-    for (size_t p = 0; p < mine.size(); ++p) {
-      const void* from = arrivals[q].all_gather[p].send;
-      void* to = static_cast<char*>(mine[p].receive) + q * mine[p].receive_stride;
-      if (mine[p].bytes == 0 || from == to) continue;
-      std::memcpy(to, from, static_cast<size_t>(mine[p].bytes));
-    }
-  }
-}
-
-}  // namespace
-
 struct LocalWorld::Shared {
   Shared(int ranks, absl::Duration limit) : size(ranks), deadline(limit) {}
 
@@ -93,21 +20,38 @@ struct LocalWorld::Shared {
   const absl::Duration deadline;
   const std::shared_ptr<Gate> gate = std::make_shared<Gate>();
   // Guarded by gate->mutex:
-  absl::Status failure;
+  absl::Status failure;  // written once, before `failed`
+  std::atomic<bool> failed{false};
   int copying = 0;  // ranks that read other ranks' memory at this moment
-  std::map<int64_t, std::shared_ptr<Call>> calls;
+  std::map<int64_t, std::shared_ptr<LocalCall>> calls;
 
-  // Returns when no rank reads another's memory any more, so that it may be freed.
+  // Returns when no rank reads another's memory any more, so that it may be freed. Copies are all
+  // that it waits for, and none starts after a failure.
   void Fail(const absl::Status& reason) {
     std::unique_lock<std::mutex> lock(gate->mutex);
-    if (failure.ok()) failure = reason;
+    Fail(lock, reason);
+  }
+  void Fail(std::unique_lock<std::mutex>& lock, const absl::Status& reason) {
+    if (failure.ok()) {
+      failure = reason;
+      failed.store(true, std::memory_order_release);
+    }
     gate->changed.notify_all();
     gate->changed.wait(lock, [this] { return copying == 0; });
   }
 
-  absl::Status Health() const {
+  // The call of this index, made by the first rank that asks.
+  std::shared_ptr<LocalCall> At(int64_t index) {
     std::lock_guard<std::mutex> lock(gate->mutex);
-    return failure;
+    std::shared_ptr<LocalCall>& call = calls[index];
+    if (call == nullptr) call = std::make_shared<LocalCall>(size);
+    return call;
+  }
+
+  // Takes no lock while all is well: a driving thread that did would be synchronised with the
+  // streams of all ranks by chance, and ThreadSanitizer would miss an event that was forgotten.
+  absl::Status Health() const {
+    return failed.load(std::memory_order_acquire) ? failure : absl::OkStatus();
   }
 };
 
@@ -122,7 +66,7 @@ class LocalWorld::Group : public ProcessGroup {
   absl::Status AllToAll(const Stream& stream, const char* name,
                         absl::Span<const AllToAllPiece> pieces) override {
     Arrival arrival;
-    arrival.kind = Kind::kAllToAll;
+    arrival.kind = CollectiveKind::kAllToAll;
     arrival.all_to_all.assign(pieces.begin(), pieces.end());
     return Enqueue(stream, name, std::move(arrival));
   }
@@ -130,7 +74,7 @@ class LocalWorld::Group : public ProcessGroup {
   absl::Status AllGather(const Stream& stream, const char* name,
                          absl::Span<const AllGatherPiece> pieces) override {
     Arrival arrival;
-    arrival.kind = Kind::kAllGather;
+    arrival.kind = CollectiveKind::kAllGather;
     arrival.all_gather.assign(pieces.begin(), pieces.end());
     return Enqueue(stream, name, std::move(arrival));
   }
@@ -151,10 +95,15 @@ class LocalWorld::Group : public ProcessGroup {
   // A collective is three operations: arrive; copy, when all have arrived; leave, when all have
   // copied. None of them blocks, so that any scheduler can drive them.
   absl::Status Enqueue(const Stream& stream, const char* name, Arrival arrival);
-  absl::Status Arrive(int64_t index, Arrival arrival);
-  absl::Status Copy(Call& call);
-  absl::Status Leave(int64_t index, Call& call);
-  void Expire(const Call& call);
+  absl::Status Check(const Stream& stream, const Arrival& arrival) const;
+  void Count(const Arrival& arrival);
+  absl::Status Arrive(int64_t index, LocalCall& call, Arrival arrival);
+  absl::Status Copy(LocalCall& call);
+  absl::Status Leave(int64_t index, LocalCall& call);
+  // The deadline has passed since this rank began to wait for the others.
+  void Expire(const LocalCall& call);
+  // This rank will not finish the call: the others must not wait for it.
+  void Fail(const char* name, const absl::Status& reason);
 
   const std::shared_ptr<Shared> shared_;
   const int rank_;
@@ -163,46 +112,45 @@ class LocalWorld::Group : public ProcessGroup {
   TrafficTable traffic_;
 };
 
-absl::Status LocalWorld::Group::Enqueue(const Stream& stream, const char* name, Arrival arrival) {
-  arrival.name = name;
+absl::Status LocalWorld::Group::Check(const Stream& stream, const Arrival& arrival) const {
   const absl::Status health = Health();
   if (!health.ok()) {
     return absl::AbortedError(absl::StrCat(arrival.Describe(), " on rank ", rank_,
                                            ": the group failed before: ", health.message()));
   }
-  int64_t bytes = 0;
   for (int64_t piece : arrival.Bytes()) {
-    if (piece < 0) {
-      return absl::InvalidArgumentError(absl::StrCat(arrival.Describe(), ": negative size"));
-    }
-    bytes += piece;
+    if (piece >= 0) continue;
+    return absl::InvalidArgumentError(absl::StrCat(arrival.Describe(), ": negative size"));
   }
-  {
-    std::lock_guard<std::mutex> lock(traffic_mutex_);
-    Traffic& traffic = traffic_[name];
-    ++traffic.calls;
-    traffic.bytes += bytes * (size() - 1);
-  }
+  if (stream.device().kind() == DeviceKind::kHost) return absl::OkStatus();
+  return absl::UnimplementedError(absl::StrCat(arrival.Describe(), ": stream '", stream.name(),
+                                               "' belongs to a device that is not the host"));
+}
 
+void LocalWorld::Group::Count(const Arrival& arrival) {
+  int64_t bytes = 0;
+  for (int64_t piece : arrival.Bytes()) bytes += piece;
+  std::lock_guard<std::mutex> lock(traffic_mutex_);
+  Traffic& traffic = traffic_[arrival.name];
+  ++traffic.calls;
+  traffic.bytes += bytes * (size() - 1);
+}
+
+absl::Status LocalWorld::Group::Enqueue(const Stream& stream, const char* name, Arrival arrival) {
+  arrival.name = name;
+  ZERO_RETURN_IF_ERROR(Check(stream, arrival));
+  Count(arrival);
   const int64_t index = next_index_++;
-  std::shared_ptr<Call> call;
-  {
-    std::lock_guard<std::mutex> lock(shared_->gate->mutex);
-    std::shared_ptr<Call>& entry = shared_->calls[index];
-    if (entry == nullptr) entry = std::make_shared<Call>(size());
-    call = entry;
-  }
-  // A rank whose stream failed will not arrive: the others must not wait for it.
-  const auto fail = [this, name](const absl::Status& status) {
-    shared_->Fail(absl::Status(status.code(), absl::StrCat("rank ", rank_, " did not finish '",
-                                                           name, "': ", status.message())));
-  };
+  // Where the stream keeps the call between its three operations.
+  const auto call = std::make_shared<std::shared_ptr<LocalCall>>();
+  const auto fail = [this, name](const absl::Status& reason) { Fail(name, reason); };
   Shared* const shared = shared_.get();
 
   Operation arrive;
   arrive.name = name;
-  arrive.run = [this, index, arrived = std::move(arrival)]() mutable {
-    return Arrive(index, std::move(arrived));
+  arrive.run = [this, index, call, arrived = std::move(arrival)]() mutable {
+    *call = shared_->At(index);
+    return Arrive(index, **call, std::move(arrived));
   };
   arrive.skip = fail;
   ZERO_RETURN_IF_ERROR(stream.Enqueue(std::move(arrive)));
@@ -210,10 +158,10 @@ absl::Status LocalWorld::Group::Enqueue(const Stream& stream, const char* name, 
   Operation copy;
   copy.name = name;
   copy.gate = shared->gate;
-  copy.ready = [shared, call] { return !shared->failure.ok() || call->arrived == shared->size; };
+  copy.ready = [shared, call] { return !shared->failure.ok() || (*call)->arrived == shared->size; };
   copy.deadline = shared->deadline;
-  copy.expire = [this, call] { Expire(*call); };
-  copy.run = [this, call] { return Copy(*call); };
+  copy.expire = [this, call] { Expire(**call); };
+  copy.run = [this, call] { return Copy(**call); };
   copy.skip = fail;
   ZERO_RETURN_IF_ERROR(stream.Enqueue(std::move(copy)));
 
@@ -221,68 +169,63 @@ absl::Status LocalWorld::Group::Enqueue(const Stream& stream, const char* name, 
   leave.name = name;
   leave.gate = shared->gate;
   leave.ready = [shared, call] {
-    return call->copied == shared->size || (!shared->failure.ok() && shared->copying == 0);
+    return (*call)->copied == shared->size || (!shared->failure.ok() && shared->copying == 0);
   };
-  leave.run = [this, index, call] { return Leave(index, *call); };
+  leave.run = [this, index, call] { return Leave(index, **call); };
   leave.skip = fail;
   return stream.Enqueue(std::move(leave));
 }
 
-absl::Status LocalWorld::Group::Arrive(int64_t index, Arrival arrival) {
-  std::string disagreement;
-  {
-    std::lock_guard<std::mutex> lock(shared_->gate->mutex);
-    if (!shared_->failure.ok()) return shared_->failure;
-    Call& call = *shared_->calls[index];
-    for (int q = 0; q < size() && disagreement.empty(); ++q) {
-      const Arrival& other = call.arrivals[q];
-      if (other.arrived && !other.Matches(arrival)) {
-        disagreement = absl::StrCat("collective ", index, ": rank ", q, " called ",
-                                    other.Describe(), ", rank ", rank_, " called ",
-                                    arrival.Describe());
-      }
-    }
-    arrival.arrived = true;
-    call.arrivals[rank_] = std::move(arrival);
-    if (disagreement.empty() && ++call.arrived == size()) shared_->gate->changed.notify_all();
-  }
-  if (disagreement.empty()) return absl::OkStatus();
-  shared_->Fail(absl::InvalidArgumentError(disagreement));
-  return Health();
+void LocalWorld::Group::Fail(const char* name, const absl::Status& reason) {
+  shared_->Fail(absl::Status(reason.code(), absl::StrCat("rank ", rank_, " did not finish '", name,
+                                                         "': ", reason.message())));
 }
 
-void LocalWorld::Group::Expire(const Call& call) {
+absl::Status LocalWorld::Group::Arrive(int64_t index, LocalCall& call, Arrival arrival) {
+  std::unique_lock<std::mutex> lock(shared_->gate->mutex);
+  if (!shared_->failure.ok()) return shared_->failure;
+  for (int q = 0; q < size(); ++q) {
+    const Arrival& other = call.arrivals[q];
+    if (!other.arrived || other.Matches(arrival)) continue;
+    shared_->Fail(lock, absl::InvalidArgumentError(absl::StrCat(
+                            "collective ", index, ": rank ", q, " called ", other.Describe(),
+                            ", rank ", rank_, " called ", arrival.Describe())));
+    return shared_->failure;
+  }
+  arrival.arrived = true;
+  call.arrivals[rank_] = std::move(arrival);
+  if (++call.arrived == size()) shared_->gate->changed.notify_all();
+  return absl::OkStatus();
+}
+
+void LocalWorld::Group::Expire(const LocalCall& call) {
+  std::unique_lock<std::mutex> lock(shared_->gate->mutex);
   std::vector<std::string> missing;
-  std::string what;
-  {
-    std::lock_guard<std::mutex> lock(shared_->gate->mutex);
-    what = call.arrivals[rank_].Describe();
-    for (int q = 0; q < size(); ++q) {
-      if (!call.arrivals[q].arrived) missing.push_back(absl::StrCat(q));
-    }
+  for (int q = 0; q < size(); ++q) {
+    if (!call.arrivals[q].arrived) missing.push_back(absl::StrCat(q));
   }
   if (missing.empty()) return;  // they came at the last moment
-  shared_->Fail(absl::DeadlineExceededError(absl::StrCat(
-      what, ": rank ", rank_, " waited ", absl::FormatDuration(shared_->deadline), " for rank ",
-      absl::StrJoin(missing, ", "))));
+  shared_->Fail(lock, absl::DeadlineExceededError(
+                          absl::StrCat(call.arrivals[rank_].Describe(), ": rank ", rank_,
+                                       " waited ", absl::FormatDuration(shared_->deadline),
+                                       " for rank ", absl::StrJoin(missing, ", "))));
 }
 
-absl::Status LocalWorld::Group::Copy(Call& call) {
+absl::Status LocalWorld::Group::Copy(LocalCall& call) {
   {
     std::lock_guard<std::mutex> lock(shared_->gate->mutex);
     if (!shared_->failure.ok()) return shared_->failure;
     ++shared_->copying;
   }
   // Nobody changes `arrivals` any more: all have arrived.
-  CopyAllToAll(call.arrivals, rank_);
-  CopyAllGather(call.arrivals, rank_);
+  CopyToRank(call.arrivals, rank_);
   std::lock_guard<std::mutex> lock(shared_->gate->mutex);
   --shared_->copying;
   if (++call.copied == size() || shared_->copying == 0) shared_->gate->changed.notify_all();
   return absl::OkStatus();
 }
 
-absl::Status LocalWorld::Group::Leave(int64_t index, Call& call) {
+absl::Status LocalWorld::Group::Leave(int64_t index, LocalCall& call) {
   std::lock_guard<std::mutex> lock(shared_->gate->mutex);
   if (call.copied < size()) return shared_->failure;
   if (++call.left == size()) shared_->calls.erase(index);

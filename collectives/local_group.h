@@ -29,9 +29,10 @@ class LocalWorld {
   std::vector<std::unique_ptr<Group>> groups_;
 };
 
-// Runs body(rank) on one thread per rank and joins them all. A rank that returns an error, or
-// throws, aborts the group, so that the others end too. Returns the error that came first, with the
-// rank in its message.
+// Runs body(group of the rank) on one thread per rank and joins them all. A rank that returns an
+// error, or throws (kInternal), aborts the group, so that the others end too: what they have
+// enqueued fails, and what waits for it. Returns the error that came first, with the rank in its
+// message; a kAborted, the echo of an error elsewhere, only if there is no other.
 absl::Status RunRanks(LocalWorld& world,
                       const std::function<absl::Status(ProcessGroup* group)>& body);
 

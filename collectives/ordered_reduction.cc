@@ -9,6 +9,8 @@
 namespace zero {
 namespace {
 
+constexpr int64_t kAlignment = 64;  // bytes, of each piece's parts
+
 absl::Status EnqueueSum(const Stream& stream, const ReductionPiece& piece, const void* parts,
                         int64_t part_count) {
   const bool in_place = parts == piece.out && piece.type == piece.out_type;
@@ -43,6 +45,10 @@ absl::StatusOr<OrderedReduction> OrderedReduction::Create(Device* device, Proces
 absl::Status OrderedReduction::Run(const Stream& communication, const Stream& arithmetic,
                                    const char* name, absl::Span<const ReductionPiece> pieces) {
   const int size = group_->size();
+  for (const ReductionPiece& piece : pieces) {
+    if (piece.columns >= 0) continue;
+    return absl::InvalidArgumentError(absl::StrCat(name, ": ", piece.columns, " columns"));
+  }
   if (size == 1) {
     for (const ReductionPiece& piece : pieces) {
       ZERO_RETURN_IF_ERROR(EnqueueSum(arithmetic, piece, piece.send, 1));
@@ -50,22 +56,26 @@ absl::Status OrderedReduction::Run(const Stream& communication, const Stream& ar
     return absl::OkStatus();
   }
 
-  Buffer& receive = receive_[next_];
+  const Buffer& receive = receive_[next_];
   Handover& handover = handover_[next_];
   std::vector<AllToAllPiece> exchanged;
-  int64_t offset = 0;
+  int64_t end = 0;
   for (const ReductionPiece& piece : pieces) {
+    // Elements of the next piece may be wider than those of the last.
+    const int64_t begin = (end + kAlignment - 1) / kAlignment * kAlignment;
     AllToAllPiece part;
     part.send = piece.send;
     part.send_stride = piece.slice * SizeOf(piece.type);
-    part.receive = receive.bytes_at(offset);
     part.bytes = piece.columns * SizeOf(piece.type);
+    end = begin + part.bytes * size;
+    if (end > receive.bytes()) {
+      return absl::InvalidArgumentError(absl::StrCat(name, ": ", end,
+                                                     " bytes or more do not fit the receive "
+                                                     "buffer of ",
+                                                     receive.bytes()));
+    }
+    part.receive = receive.bytes_at(begin);
     exchanged.push_back(part);
-    offset += part.bytes * size;
-  }
-  if (offset > receive.bytes()) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        name, ": ", offset, " bytes do not fit the receive buffer of ", receive.bytes()));
   }
   next_ = 1 - next_;
   ZERO_RETURN_IF_ERROR(handover.Write(

@@ -22,9 +22,9 @@ struct ReductionPiece {
   int64_t slice = 0;           // elements
   int64_t columns = 0;
   DType type = DType::kF32;
-  void* out = nullptr;         // [columns]
+  void* out = nullptr;  // [columns]
   DType out_type = DType::kF32;
-  bool accumulate = false;     // add to out instead of overwriting it
+  bool accumulate = false;  // add to out instead of overwriting it
 };
 
 // Each rank sends to rank r the columns that r owns, in the dtype written; r adds the parts in fp32
@@ -36,7 +36,9 @@ struct ReductionPiece {
 class OrderedReduction {
  public:
   // `receive_bytes`: size of each of the two receive buffers; the largest call needs the bytes of
-  // its pieces over all ranks. Allocated now, as MemoryCategory::kReceive. None for one rank.
+  // its pieces over all ranks, each piece but the last rounded up to 64. Allocated now, as
+  // MemoryCategory::kReceive. None for one rank. `device` and `group` outlive the object; the
+  // streams must have been synchronised when it goes.
   static absl::StatusOr<OrderedReduction> Create(Device* device, ProcessGroup* group,
                                                  int64_t receive_bytes);
 
@@ -47,7 +49,7 @@ class OrderedReduction {
                    absl::Span<const ReductionPiece> pieces);
 
  private:
-  OrderedReduction(ProcessGroup* group) : group_(group) {}
+  explicit OrderedReduction(ProcessGroup* group) : group_(group) {}
 
   ProcessGroup* group_;
   std::vector<Buffer> receive_;

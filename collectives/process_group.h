@@ -44,8 +44,9 @@ using TrafficTable = std::map<std::string, Traffic>;
 // `name` is what the call is counted and reported under; a literal. Ranks that disagree on the
 // operation, the name, the number of pieces or their bytes: kInvalidArgument naming two ranks and
 // what each called. A rank that does not arrive within the deadline of the first that waits:
-// kDeadlineExceeded naming it and the call. After any failure the group is dead: operations in
-// flight fail with that error, later calls return kAborted with it.
+// kDeadlineExceeded naming it and the call. A rank whose stream failed fails the group at once.
+// After any failure the group is dead: operations in flight fail with that error, later calls
+// return kAborted with it.
 class ProcessGroup {
  public:
   virtual ~ProcessGroup() = default;
@@ -62,7 +63,8 @@ class ProcessGroup {
   // Work enqueued later on `stream` starts after every rank's work before its Barrier has run.
   virtual absl::Status Barrier(const Stream& stream, const char* name) = 0;
 
-  // Fails the group on every rank. The first reason stays. Any thread.
+  // Fails the group on every rank. The first reason stays. When it returns, no rank reads another's
+  // memory any more. Any thread, the streams' own included.
   virtual void Abort(const absl::Status& reason) = 0;
   // The first failure, or OK. Never blocks. Any thread.
   virtual absl::Status Health() const = 0;

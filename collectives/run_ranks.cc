@@ -1,6 +1,8 @@
 #include <exception>
 #include <mutex>
+#include <system_error>
 #include <thread>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "collectives/local_group.h"
@@ -24,20 +26,25 @@ absl::Status RunRanks(LocalWorld& world,
                       const std::function<absl::Status(ProcessGroup* group)>& body) {
   std::mutex mutex;
   absl::Status first;
+  const auto fail = [&](int rank, const absl::Status& status) {
+    const absl::Status named(status.code(), absl::StrCat("rank ", rank, ": ", status.message()));
+    {
+      std::lock_guard<std::mutex> lock(mutex);
+      // kAborted only reports that the group died of somebody else's error.
+      if (first.ok() || (absl::IsAborted(first) && !absl::IsAborted(named))) first = named;
+    }
+    world.group(rank)->Abort(named);
+  };
   std::vector<std::thread> threads;
   for (int rank = 0; rank < world.size(); ++rank) {
-    threads.emplace_back([&, rank] {
-      ProcessGroup* const group = world.group(rank);
-      const absl::Status status = Guarded(body, group);
-      if (status.ok()) return;
-      const absl::Status named(status.code(), absl::StrCat("rank ", rank, ": ", status.message()));
-      {
-        std::lock_guard<std::mutex> lock(mutex);
-        // kAborted only reports that the group died of somebody else's error.
-        if (first.ok() || (absl::IsAborted(first) && !absl::IsAborted(named))) first = named;
-      }
-      group->Abort(named);
-    });
+    try {
+      threads.emplace_back([&, rank] {
+        const absl::Status status = Guarded(body, world.group(rank));
+        if (!status.ok()) fail(rank, status);
+      });
+    } catch (const std::system_error& error) {
+      fail(rank, absl::ResourceExhaustedError(absl::StrCat("no thread for it: ", error.what())));
+    }
   }
   for (std::thread& thread : threads) thread.join();
   return first;

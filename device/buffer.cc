@@ -1,5 +1,6 @@
 #include "device/buffer.h"
 
+#include <string>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -31,20 +32,21 @@ absl::StatusOr<Buffer> Device::Allocate(int64_t bytes, MemoryCategory category,
     return absl::InvalidArgumentError(absl::StrCat(what, ": ", bytes, " bytes requested"));
   }
   if (bytes == 0) return Buffer();
-  if (!ledger_.Add(category, bytes, capacity_)) {
-    return absl::ResourceExhaustedError(
-        absl::StrCat(what, ": ", bytes, " bytes of ", Name(category), " do not fit: capacity ",
-                     capacity_, ", in use ", ledger_.owned_bytes(), ": ",
-                     Describe(ledger_.table())));
+  if (!ledger_.Reserve(bytes, capacity_)) {
+    const std::string capacity = capacity_ < 0 ? "not limited" : absl::StrCat(capacity_);
+    return absl::ResourceExhaustedError(absl::StrCat(
+        what, ": ", bytes, " bytes of ", Name(category), " do not fit: capacity ", capacity,
+        ", in use ", ledger_.owned_bytes(), ": ", Describe(ledger_.table())));
   }
   absl::StatusOr<void*> data = AllocateBytes(bytes);
   if (!data.ok()) {
-    ledger_.Remove(category, bytes);
-    return absl::Status(data.status().code(),
-                        absl::StrCat(what, ": ", bytes, " bytes of ", Name(category), ": ",
-                                     data.status().message(), "; in use: ",
-                                     Describe(ledger_.table())));
+    ledger_.CancelReserved(bytes);
+    return absl::Status(
+        data.status().code(),
+        absl::StrCat(what, ": ", bytes, " bytes of ", Name(category), ": ", data.status().message(),
+                     "; in use: ", Describe(ledger_.table())));
   }
+  ledger_.AddReserved(category, bytes);
   return Buffer(this, *data, bytes, category, true);
 }
 

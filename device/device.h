@@ -24,6 +24,7 @@ class Device {
   Device& operator=(const Device&) = delete;
 
   virtual DeviceKind kind() const = 0;
+  // kResourceExhausted when the system gives no more streams.
   virtual absl::StatusOr<std::unique_ptr<Stream>> CreateStream(const std::string& name) = 0;
   virtual absl::StatusOr<std::unique_ptr<Event>> CreateEvent() = 0;
 
@@ -34,7 +35,8 @@ class Device {
   // Accounts for memory that somebody else owns; it must outlive the Buffer.
   Buffer Adopt(void* data, int64_t bytes, MemoryCategory category);
 
-  // Enqueue: copy or fill `bytes`. Memory must live until `stream` has run it.
+  // Enqueue: copy or fill `bytes`; kInvalidArgument if negative. The memory must live until
+  // `stream` has run it; `to` and `from` must not overlap.
   virtual absl::Status Copy(const Stream& stream, void* to, const void* from, int64_t bytes) = 0;
   virtual absl::Status Fill(const Stream& stream, void* to, uint8_t value, int64_t bytes) = 0;
 

@@ -17,11 +17,13 @@ class Event {
 
   virtual absl::Status Record(const Stream& stream) = 0;
   virtual bool recorded() const = 0;
-  // True when the work before the recorded point has run or was skipped. False if never recorded.
+  // True when the work before the recorded point, and all that it waited for, has run or was
+  // skipped. False if never recorded.
   // Never blocks; any thread, as long as none records.
   virtual bool Reached() const = 0;
-  // Blocks until Reached. The stream's failure if it had one at that point;
-  // kDeadlineExceeded when `timeout` passes and no stream of the device makes progress.
+  // Blocks until Reached, counted in Device::host_waits if it was not. The stream's failure if it
+  // had one at that point; kDeadlineExceeded when `timeout` passes and no stream of the device
+  // finishes an operation. kFailedPrecondition if never recorded.
   virtual absl::Status Synchronize(absl::Duration timeout) const = 0;
 
  protected:

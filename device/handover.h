@@ -13,8 +13,9 @@ namespace zero {
 
 // Orders the uses of one region over streams, like a readers-writer lock that never blocks the
 // host: a read starts after the last write, a write after the last write and every read since.
-// Each use is a Begin on the stream, the work, and an End on the same stream. Events are made the
-// first time that a stream uses the region, and reused. One thread at a time.
+// Each use is a Begin on the stream, the work, and an End on the same stream, or on one that the
+// caller made wait for the work. Events are made the first time that a stream uses the region, and
+// reused. One thread at a time. Moved from, it is as new.
 class Handover {
  public:
   explicit Handover(Device* device) : device_(device) {}
@@ -48,7 +49,8 @@ class Handover {
   struct Use {
     uint64_t stream_id = 0;
     std::unique_ptr<Event> event;
-    bool pending = false;  // a later writer has not waited for it yet
+    bool pending = false;         // no later write that waited for it has ended
+    bool seen_by_writer = false;  // the write that has begun waited for it
   };
   absl::Status Mark(Use& use, const Stream& stream);
   absl::Status WaitFor(const Use& use, const Stream& stream) const;

@@ -1,7 +1,11 @@
 #include "device/host_device.h"
 
+#include <unistd.h>
+
 #include <cstring>
+#include <limits>
 #include <new>
+#include <system_error>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -22,6 +26,18 @@ constexpr int kPoisonByte = 0xFF;  // a NaN in fp32, bf16 and fp16
 // Large enough to keep a memory channel busy, small enough to share out.
 constexpr int64_t kCopyGrain = 1 << 20;
 
+// All memory of this machine, used or not; the largest number if the system does not say.
+int64_t PhysicalBytes() {
+  const int64_t pages = sysconf(_SC_PHYS_PAGES);
+  const int64_t page_bytes = sysconf(_SC_PAGE_SIZE);
+  return pages > 0 && page_bytes > 0 ? pages * page_bytes : std::numeric_limits<int64_t>::max();
+}
+
+absl::Status CheckSize(const char* operation, int64_t bytes) {
+  if (bytes >= 0) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat(operation, " of ", bytes, " bytes"));
+}
+
 }  // namespace
 
 HostDevice::HostDevice(Options options) : options_(std::move(options)) {
@@ -29,7 +45,12 @@ HostDevice::HostDevice(Options options) : options_(std::move(options)) {
 }
 
 absl::StatusOr<std::unique_ptr<Stream>> HostDevice::CreateStream(const std::string& name) {
-  return std::make_unique<HostStream>(this, name, scheduler_.CreateQueue(name, options_.hook));
+  try {
+    return std::make_unique<HostStream>(this, name, scheduler_.CreateQueue(name, options_.hook));
+  } catch (const std::system_error& error) {
+    return absl::ResourceExhaustedError(
+        absl::StrCat("stream '", name, "': no thread for it: ", error.what()));
+  }
 }
 
 absl::StatusOr<std::unique_ptr<Event>> HostDevice::CreateEvent() {
@@ -37,7 +58,7 @@ absl::StatusOr<std::unique_ptr<Event>> HostDevice::CreateEvent() {
 }
 
 absl::Status HostDevice::Copy(const Stream& stream, void* to, const void* from, int64_t bytes) {
-  if (bytes == 0) return absl::OkStatus();
+  if (bytes <= 0) return CheckSize("copy", bytes);
   return stream.Enqueue("copy", [pool = options_.pool, to, from, bytes] {
     ParallelFor(pool, bytes, kCopyGrain, [&](int64_t begin, int64_t end) {
       std::memcpy(static_cast<char*>(to) + begin, static_cast<const char*>(from) + begin,
@@ -48,7 +69,7 @@ absl::Status HostDevice::Copy(const Stream& stream, void* to, const void* from, 
 }
 
 absl::Status HostDevice::Fill(const Stream& stream, void* to, uint8_t value, int64_t bytes) {
-  if (bytes == 0) return absl::OkStatus();
+  if (bytes <= 0) return CheckSize("fill", bytes);
   return stream.Enqueue("fill", [pool = options_.pool, to, value, bytes] {
     ParallelFor(pool, bytes, kCopyGrain, [&](int64_t begin, int64_t end) {
       std::memset(static_cast<char*>(to) + begin, value, static_cast<size_t>(end - begin));
@@ -58,6 +79,11 @@ absl::Status HostDevice::Fill(const Stream& stream, void* to, uint8_t value, int
 }
 
 absl::StatusOr<void*> HostDevice::AllocateBytes(int64_t bytes) {
+  // The system may promise more than it has, and kill the process when the pages are touched.
+  if (bytes > PhysicalBytes()) {
+    return absl::ResourceExhaustedError(
+        absl::StrCat("this machine has ", PhysicalBytes(), " bytes of memory in all"));
+  }
   void* data = ::operator new(static_cast<size_t>(bytes), kAlignment, std::nothrow);
   if (data == nullptr) return absl::ResourceExhaustedError("the system has no memory left");
   if (kPoison) std::memset(data, kPoisonByte, static_cast<size_t>(bytes));

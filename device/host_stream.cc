@@ -43,6 +43,9 @@ absl::Status HostStream::Wait(const Event& event) const {
   wait.name = "wait";
   wait.gate = point;
   wait.ready = [raw = point.get()] { return raw->reached; };
+  // A failed stream still keeps the order: an event recorded later says that memory is free of all
+  // that was waited for.
+  wait.wait_if_skipped = true;
   wait.run = [point] {
     std::lock_guard<std::mutex> lock(point->mutex);
     return point->status;
@@ -85,23 +88,24 @@ bool HostEvent::Reached() const {
 }
 
 absl::Status HostEvent::Synchronize(absl::Duration timeout) const {
-  if (point_ == nullptr) {
+  const std::shared_ptr<Point> point = point_;
+  if (point == nullptr) {
     return absl::FailedPreconditionError("waiting for an event that was never recorded");
   }
-  std::unique_lock<std::mutex> lock(point_->mutex);
-  if (point_->reached) return point_->status;
+  std::unique_lock<std::mutex> lock(point->mutex);
+  if (point->reached) return point->status;
   host_waits_->fetch_add(1, std::memory_order_relaxed);
-  const auto reached = [this] { return point_->reached; };
-  if (timeout == absl::InfiniteDuration()) {
-    point_->changed.wait(lock, reached);
-    return point_->status;
+  const auto reached = [&] { return point->reached; };
+  if (timeout > kLongestWait) {
+    point->changed.wait(lock, reached);
+    return point->status;
   }
   // Slow work is not silence: the clock starts again whenever some stream has got on.
   int64_t progress = -1;
   while (progress != scheduler_->progress()) {
     progress = scheduler_->progress();
-    if (point_->changed.wait_for(lock, absl::ToChronoNanoseconds(timeout), reached)) {
-      return point_->status;
+    if (point->changed.wait_for(lock, absl::ToChronoNanoseconds(timeout), reached)) {
+      return point->status;
     }
   }
   return absl::DeadlineExceededError(

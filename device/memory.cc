@@ -1,6 +1,7 @@
 #include "device/memory.h"
 
 #include <algorithm>
+#include <limits>
 
 #include "absl/strings/str_cat.h"
 
@@ -9,7 +10,7 @@ namespace zero {
 const char* Name(MemoryCategory category) {
   static constexpr const char* kNames[kMemoryCategories] = {
       "weights", "gradients", "optimizer_states", "gathered_weights", "gradient_slots",
-      "receive", "scalars",   "staging",     "activations",      "other"};
+      "receive", "scalars",   "staging",          "activations",      "other"};
   return kNames[static_cast<int>(category)];
 }
 
@@ -29,14 +30,24 @@ void MemoryLedger::Change(MemoryCategory category, int64_t bytes) {
   use.peak = std::max(use.peak, use.current);
 }
 
-bool MemoryLedger::Add(MemoryCategory category, int64_t bytes, int64_t capacity) {
+bool MemoryLedger::Reserve(int64_t bytes, int64_t capacity) {
   std::lock_guard<std::mutex> lock(mutex_);
+  const int64_t limit = capacity >= 0 ? capacity : std::numeric_limits<int64_t>::max();
   // Written as a subtraction, so that a huge request cannot wrap around.
-  if (capacity >= 0 && bytes > capacity - owned_bytes_) return false;
+  if (bytes > limit - owned_bytes_) return false;
   owned_bytes_ += bytes;
+  return true;
+}
+
+void MemoryLedger::CancelReserved(int64_t bytes) {
+  std::lock_guard<std::mutex> lock(mutex_);
+  owned_bytes_ -= bytes;
+}
+
+void MemoryLedger::AddReserved(MemoryCategory category, int64_t bytes) {
+  std::lock_guard<std::mutex> lock(mutex_);
   ++allocations_;
   Change(category, bytes);
-  return true;
 }
 
 void MemoryLedger::Remove(MemoryCategory category, int64_t bytes) {

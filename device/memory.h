@@ -38,15 +38,18 @@ std::string Describe(const MemoryTable& table);
 // against a capacity. Safe from several threads.
 class MemoryLedger {
  public:
-  // Adds an allocation. False, and nothing changed, if owned bytes would pass `capacity`
-  // (negative: no limit).
-  bool Add(MemoryCategory category, int64_t bytes, int64_t capacity);
+  // Sets bytes aside for an allocation to come. False, and nothing changed, if owned bytes would
+  // pass `capacity` (negative: no limit).
+  bool Reserve(int64_t bytes, int64_t capacity);
+  // What became of it: nothing, or an allocation. Only the latter shows in the table.
+  void CancelReserved(int64_t bytes);
+  void AddReserved(MemoryCategory category, int64_t bytes);
   void Remove(MemoryCategory category, int64_t bytes);
   void AddAdopted(MemoryCategory category, int64_t bytes);
   void RemoveAdopted(MemoryCategory category, int64_t bytes);
 
   MemoryTable table() const;
-  int64_t owned_bytes() const;
+  int64_t owned_bytes() const;  // reserved ones included
   // Allocations made so far: constant in a steady state.
   int64_t allocations() const;
 

@@ -2,7 +2,6 @@
 #pragma once
 
 #include <condition_variable>
-#include <functional>
 #include <memory>
 #include <mutex>
 
@@ -19,6 +18,9 @@ struct Gate {
   std::condition_variable changed;
 };
 
+// Longer time limits count as none, since clocks would overflow.
+inline constexpr absl::Duration kLongestWait = absl::Hours(24 * 365);
+
 // Operations of one stream run one after the other, in order. An operation never blocks inside
 // `run`: what has to be waited for goes into `ready`, so that any scheduler can drive it.
 struct Operation {
@@ -27,13 +29,18 @@ struct Operation {
   // Polled with gate->mutex held; null: ready at once.
   std::shared_ptr<Gate> gate;
   absl::AnyInvocable<bool()> ready;
+  // An operation that is skipped waits for `ready` too: what follows it in the stream, an event
+  // that says that memory is free, keeps its place after what this one waits for.
+  bool wait_if_skipped = false;
   // Past `deadline` at the head of the stream without becoming ready, `expire` is called once
-  // (gate->mutex not held); it must make `ready` true.
+  // (gate->mutex not held); it must make `ready` true, now or soon. Above kLongestWait: never.
   absl::Duration deadline = absl::InfiniteDuration();
   absl::AnyInvocable<void()> expire;
 
+  // What it throws becomes kInternal.
   absl::AnyInvocable<absl::Status()> run;
-  // Called in place of `run` when an earlier operation of the stream failed. Null: skipped.
+  // Called in place of `run`, with the reason, when an earlier operation of the stream failed or a
+  // hook refused this one. Must not throw. Null: nothing.
   absl::AnyInvocable<void(const absl::Status&)> skip;
 
   double cost_us = 0;  // modelled duration, for schedulers with a virtual clock

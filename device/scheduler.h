@@ -37,8 +37,7 @@ class Scheduler {
 // One thread a queue, started with it and joined by its destructor.
 class ThreadScheduler : public Scheduler {
  public:
-  std::unique_ptr<OperationQueue> CreateQueue(const std::string& name,
-                                              OperationHook hook) override;
+  std::unique_ptr<OperationQueue> CreateQueue(const std::string& name, OperationHook hook) override;
   int64_t progress() const override { return progress_.load(std::memory_order_relaxed); }
 
  private:

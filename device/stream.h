@@ -18,7 +18,8 @@ class Event;
 // A handle: const methods enqueue on the stream it names. Enqueuing is for one thread at a time;
 // work of one stream runs in order, work of two streams is ordered by events only. The first
 // failure of an operation sticks: later operations of that stream, and of streams that wait for
-// it, are skipped.
+// it, are skipped. Waits keep the order even then, and events are reached: memory may be freed
+// after an event whether or not the work before it failed. Destruction drains the stream.
 class Stream {
  public:
   virtual ~Stream() = default;
@@ -44,8 +45,8 @@ class Stream {
   // kFailedPrecondition if nothing was recorded: CUDA would silently not wait.
   virtual absl::Status Wait(const Event& event) const = 0;
 
-  // Blocks the calling thread until all work enqueued so far has run; returns Health(). Counted
-  // in Device::host_waits.
+  // Blocks the calling thread until all work enqueued so far has run, and returns the first
+  // failure. Counted in Device::host_waits unless nothing was left to run.
   virtual absl::Status Synchronize() const = 0;
 
   // The first failure of an operation that has run. Never blocks.

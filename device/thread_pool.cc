@@ -65,8 +65,8 @@ void ThreadPool::Work() {
 void ThreadPool::ParallelFor(int64_t n, int64_t grain,
                              absl::FunctionRef<void(int64_t, int64_t)> body) {
   if (n <= 0) return;
-  grain = std::max<int64_t>(grain, 1);
-  const int64_t grains = (n + grain - 1) / grain;
+  grain = std::clamp<int64_t>(grain, 1, n);
+  const int64_t grains = (n - 1) / grain + 1;
   // Four pieces a thread even out threads that start late.
   const int64_t wanted = std::min<int64_t>(grains, threads() > 1 ? 4 * threads() : 1);
   if (wanted <= 1) {

@@ -25,7 +25,8 @@ class ThreadPool {
   int threads() const { return static_cast<int>(workers_.size()) + 1; }
 
   // Calls body(begin, end) for pieces that cover [0, n), each a multiple of `grain` but the last,
-  // on several threads at once; returns when all are done. `body` must not call ParallelFor.
+  // on several threads at once; returns when all are done. `body` must not call ParallelFor, and
+  // must not throw. Several threads may call it at once and share the pool.
   // Which thread gets which piece is left to chance: a result must not depend on it.
   void ParallelFor(int64_t n, int64_t grain, absl::FunctionRef<void(int64_t, int64_t)> body);
 

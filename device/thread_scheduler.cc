@@ -1,8 +1,11 @@
 #include <pthread.h>
+#include <semaphore.h>
 
+#include <atomic>
 #include <chrono>
 #include <condition_variable>
-#include <deque>
+#include <exception>
+#include <memory>
 #include <mutex>
 #include <thread>
 #include <utility>
@@ -14,9 +17,10 @@ namespace zero {
 namespace {
 
 // A trainer's operation may throw; nothing may leave the stream's thread.
-absl::Status RunGuarded(Operation& operation) {
+template <class F>
+absl::Status Guarded(const Operation& operation, const F& run) {
   try {
-    return operation.run ? operation.run() : absl::OkStatus();
+    return run();
   } catch (const std::exception& error) {
     return absl::InternalError(
         absl::StrCat("operation '", operation.name, "' threw: ", error.what()));
@@ -29,80 +33,116 @@ absl::Status RunGuarded(Operation& operation) {
 void WaitReady(Operation& operation) {
   Gate& gate = *operation.gate;
   std::unique_lock<std::mutex> lock(gate.mutex);
-  if (operation.deadline == absl::InfiniteDuration()) {
-    gate.changed.wait(lock, [&] { return operation.ready(); });
-    return;
+  const auto ready = [&] { return operation.ready(); };
+  if (operation.expire && operation.deadline <= kLongestWait) {
+    const auto until =
+        std::chrono::steady_clock::now() + absl::ToChronoNanoseconds(operation.deadline);
+    if (gate.changed.wait_until(lock, until, ready)) return;
+    lock.unlock();
+    operation.expire();
+    lock.lock();
   }
-  const auto until =
-      std::chrono::steady_clock::now() + absl::ToChronoNanoseconds(operation.deadline);
-  if (gate.changed.wait_until(lock, until, [&] { return operation.ready(); })) return;
-  lock.unlock();
-  operation.expire();
-  lock.lock();
-  gate.changed.wait(lock, [&] { return operation.ready(); });
+  gate.changed.wait(lock, ready);
 }
 
 }  // namespace
 
+// A list that one thread appends to and the stream's thread takes from. Nothing flows back: neither
+// Push nor Health of a healthy stream synchronises the caller with operations that have run.
+// Otherwise the thread that feeds two streams would order them by chance, and ThreadSanitizer would
+// miss an event that was forgotten.
 class ThreadScheduler::Queue : public OperationQueue {
  public:
   Queue(ThreadScheduler* scheduler, std::string name, OperationHook hook)
       : scheduler_(scheduler), name_(std::move(name)), hook_(std::move(hook)) {
+    sem_init(&pushed_, /*pshared=*/0, 0);
     thread_ = std::thread([this] { Work(); });
   }
 
   ~Queue() override {
-    {
-      std::lock_guard<std::mutex> lock(mutex_);
-      stop_ = true;
-    }
-    pushed_.notify_one();
+    Append(new Node);
     thread_.join();
+    sem_destroy(&pushed_);
   }
 
   void Push(Operation operation) override {
-    {
-      std::lock_guard<std::mutex> lock(mutex_);
-      operations_.push_back(std::move(operation));
-    }
-    pushed_.notify_one();
+    Node* const node = new Node;
+    node->operation = std::move(operation);
+    node->last = false;
+    Append(node);
   }
 
   absl::Status Health() const override {
-    std::lock_guard<std::mutex> lock(mutex_);
-    return failure_;
+    return failed_.load(std::memory_order_acquire) ? failure_ : absl::OkStatus();
   }
 
  private:
+  struct Node {
+    Operation operation;
+    bool last = true;  // nothing to run: the end of the stream
+    Node* next = nullptr;
+  };
+
+  void Append(Node* node) {
+    node->next = newest_.load(std::memory_order_relaxed);
+    while (!newest_.compare_exchange_weak(node->next, node, std::memory_order_release,
+                                          std::memory_order_relaxed)) {
+    }
+    sem_post(&pushed_);
+  }
+
+  // Waits for the next in order.
+  std::unique_ptr<Node> Take() {
+    while (sem_wait(&pushed_) != 0) {  // interrupted by a signal
+    }
+    if (taken_ == nullptr) {
+      // Appended newest first.
+      Node* node = newest_.exchange(nullptr, std::memory_order_acquire);
+      while (node != nullptr) {
+        Node* const older = node->next;
+        node->next = taken_;
+        taken_ = node;
+        node = older;
+      }
+    }
+    std::unique_ptr<Node> first(taken_);
+    taken_ = first->next;
+    return first;
+  }
+
   void Work() {
     pthread_setname_np(pthread_self(), name_.substr(0, 15).c_str());
-    std::unique_lock<std::mutex> lock(mutex_);
     while (true) {
-      pushed_.wait(lock, [this] { return stop_ || !operations_.empty(); });
-      if (operations_.empty()) return;
-      Operation operation = std::move(operations_.front());
-      operations_.pop_front();
-      const absl::Status before = failure_;
-      lock.unlock();
-      const absl::Status status = before.ok() ? Run(operation) : Skip(operation, before);
+      std::unique_ptr<Node> node = Take();
+      if (node->last) return;
+      const absl::Status status =
+          failure_.ok() ? Run(node->operation) : Skip(node->operation, failure_);
       // What the operation holds is released before anybody learns that it has run.
-      operation = Operation();
+      node.reset();
       scheduler_->progress_.fetch_add(1, std::memory_order_relaxed);
-      lock.lock();
-      if (failure_.ok() && !status.ok()) failure_ = status;
+      if (failure_.ok() && !status.ok()) {
+        failure_ = status;
+        failed_.store(true, std::memory_order_release);
+      }
     }
   }
 
   absl::Status Run(Operation& operation) {
     if (operation.ready) WaitReady(operation);
     if (hook_) {
-      const absl::Status injected = hook_(name_, operation.name);
-      if (!injected.ok()) return Skip(operation, injected);
+      const absl::Status injected =
+          Guarded(operation, [&] { return hook_(name_, operation.name); });
+      if (!injected.ok()) return CallSkip(operation, injected);
     }
-    return RunGuarded(operation);
+    return Guarded(operation, [&] { return operation.run ? operation.run() : absl::OkStatus(); });
   }
 
   static absl::Status Skip(Operation& operation, const absl::Status& reason) {
+    if (operation.ready && operation.wait_if_skipped) WaitReady(operation);
+    return CallSkip(operation, reason);
+  }
+
+  static absl::Status CallSkip(Operation& operation, const absl::Status& reason) {
     if (operation.skip) operation.skip(reason);
     return reason;
   }
@@ -110,11 +150,11 @@ class ThreadScheduler::Queue : public OperationQueue {
   ThreadScheduler* const scheduler_;
   const std::string name_;
   const OperationHook hook_;
-  mutable std::mutex mutex_;
-  std::condition_variable pushed_;
-  std::deque<Operation> operations_;
-  absl::Status failure_;
-  bool stop_ = false;
+  sem_t pushed_;  // counts what was appended and not taken
+  std::atomic<Node*> newest_{nullptr};
+  Node* taken_ = nullptr;  // oldest first; of the stream's thread
+  absl::Status failure_;   // written once, before failed_
+  std::atomic<bool> failed_{false};
   std::thread thread_;
 };
 
