@@ -2,12 +2,12 @@
 #include <algorithm>
 #include <cstdio>
 #include <fstream>
+#include <limits>
 #include <string>
 #include <thread>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "bench/flags.h"
 #include "bench/kernel_cases.h"
 #include "bench/machine.h"
 #include "bench/memory_limit.h"
@@ -15,6 +15,7 @@
 #include "bench/subcommand.h"
 #include "device/host_device.h"
 #include "device/status.h"
+#include "examples/support/flags.h"
 #include "kernels/simd_targets.h"
 
 namespace zero::bench {
@@ -127,15 +128,17 @@ absl::Status WriteJson(const Options& o, const std::vector<Row>& rows) {
 
 absl::Status RunKernels(const std::vector<std::string>& arguments) {
   Options o;
-  Flags flags;
-  flags.Add("threads", &o.threads, 1, "threads of the kernels and of the triad");
-  flags.Add("elements", &o.elements, 64, "elements of each array, rounded up to 64");
-  flags.Add("repeats", &o.repeats, 1, "times that each kernel is measured");
-  flags.Add("simd", &o.simd, "widest SIMD target: best, avx512, avx2, sse4, ssse3, scalar");
-  flags.Add("json", &o.json, "file for one JSON object a row");
+  support::FlagTable flags;
+  constexpr int64_t kMost = std::numeric_limits<int64_t>::max();
+  flags.AddCount("threads", &o.threads, 1, 4096, "threads of the kernels and of the triad");
+  flags.AddCount("elements", &o.elements, 64, kMost, "elements of each array, rounded up to 64");
+  flags.AddCount("repeats", &o.repeats, 1, kMost, "times that each kernel is measured");
+  flags.AddChoice("simd", &o.simd, {"best", "avx512", "avx2", "sse4", "ssse3", "scalar"},
+                  "widest SIMD target");
+  flags.AddText("json", &o.json, "FILE", "file for one JSON object a row");
   ZERO_RETURN_IF_ERROR(flags.Parse(arguments));
   if (flags.help()) {
-    std::printf("usage: zero-bench kernels [FLAGS]\n\n%s", flags.Describe().c_str());
+    std::printf("usage: zero-bench kernels [FLAGS]\n\n%s", flags.Help().c_str());
     return absl::OkStatus();
   }
   ZERO_RETURN_IF_ERROR(LimitSimdTargets(o.simd));

@@ -12,5 +12,6 @@ namespace zero::bench {
 using Subcommand = absl::Status (*)(const std::vector<std::string>& arguments);
 
 absl::Status RunKernels(const std::vector<std::string>& arguments);
+absl::Status RunStages(const std::vector<std::string>& arguments);
 
 }  // namespace zero::bench

@@ -15,6 +15,7 @@ struct Entry {
 };
 constexpr Entry kSubcommands[] = {
     {"kernels", "the kernels of a step, against the speed of the memory", RunKernels},
+    {"stages", "stages 0 to 3 side by side: bytes, wire and time of a step", RunStages},
 };
 
 void PrintHelp() {

@@ -1,5 +1,5 @@
-// The scalar kernels of a step: one rank's norm from its parts, and the decision about the step from
-// every rank's norm. Both run on one thread of the device; the host never waits for them.
+// The scalar kernels of a step: one rank's norm from its parts, and the decision about the step
+// from every rank's norm. Both run on one thread of the device; the host never waits for them.
 #pragma once
 
 #include <cstdint>
@@ -50,22 +50,22 @@ struct StepRecord {
   int64_t first_non_finite = INT64_MAX;
 };
 
-// With S = sum over ranks of sum_of_squares in rank order, W = the sum of loss weights where that is
-// positive, else `passes`, D = state->loss_scale x W:
+// With S = sum over ranks of sum_of_squares in rank order, W = the sum of loss weights where that
+// is positive, else `passes`, D = state->loss_scale x W:
 //   norm = sqrt(S) / D;   clip = min(1, clip_norm / (norm + 1e-6)), as torch.nn.utils does
 // The step applies if no element of any rank was inf or NaN; then state->applied grows by one and
 // the row with that count fills scalars and groups.
 struct DecideArguments {
   const RankNorm* ranks = nullptr;
   int64_t rank_count = 0;
-  double passes = 1;                          // ranks x micro-batches
+  double passes = 1;  // ranks x micro-batches
   const StepRow* rows = nullptr;
-  const GroupScalars* row_groups = nullptr;   // [row_count][group_count]
+  const GroupScalars* row_groups = nullptr;  // [row_count][group_count]
   int64_t row_count = 0;
   int64_t group_count = 0;
   StepState* state = nullptr;
   StepScalars* scalars = nullptr;
-  GroupScalars* groups = nullptr;             // [group_count]
+  GroupScalars* groups = nullptr;  // [group_count]
   StepRecord* record = nullptr;
 };
 absl::Status DecideStep(const Stream& stream, const DecideArguments& arguments);

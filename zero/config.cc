@@ -28,12 +28,12 @@ absl::Status Validate(const Config& config) {
       Check(config.beta2 >= 0 && config.beta2 < 1, "beta2", config.beta2, "in [0, 1)"));
   ZERO_RETURN_IF_ERROR(
       Check(AtLeastZero(config.epsilon), "epsilon", config.epsilon, "finite and not negative"));
-  ZERO_RETURN_IF_ERROR(Check(config.momentum >= 0 && config.momentum < 1, "momentum",
-                             config.momentum, "in [0, 1)"));
+  ZERO_RETURN_IF_ERROR(
+      Check(config.momentum >= 0 && config.momentum < 1, "momentum", config.momentum, "in [0, 1)"));
   ZERO_RETURN_IF_ERROR(Check(AtLeastZero(config.clip_norm), "clip_norm", config.clip_norm,
                              "0 (off) or a positive limit"));
-  ZERO_RETURN_IF_ERROR(Check(AtLeastZero(config.loss_scale) && config.loss_scale > 0,
-                             "loss_scale", config.loss_scale, "finite and positive"));
+  ZERO_RETURN_IF_ERROR(Check(AtLeastZero(config.loss_scale) && config.loss_scale > 0, "loss_scale",
+                             config.loss_scale, "finite and positive"));
   ZERO_RETURN_IF_ERROR(Check(config.reduce_bucket_size > 0, "reduce_bucket_size",
                              static_cast<double>(config.reduce_bucket_size), "positive"));
   ZERO_RETURN_IF_ERROR(
@@ -44,8 +44,8 @@ absl::Status Validate(const Config& config) {
   for (const ParameterGroup& group : config.groups) {
     ZERO_RETURN_IF_ERROR(Check(AtLeastZero(group.learning_rate_factor), "learning_rate_factor",
                                group.learning_rate_factor, "finite and not negative"));
-    ZERO_RETURN_IF_ERROR(Check(AtLeastZero(group.weight_decay), "weight_decay",
-                               group.weight_decay, "finite and not negative"));
+    ZERO_RETURN_IF_ERROR(Check(AtLeastZero(group.weight_decay), "weight_decay", group.weight_decay,
+                               "finite and not negative"));
   }
   return absl::OkStatus();
 }

@@ -23,7 +23,8 @@ struct ParameterGroup {
 using Schedule = std::function<double(int64_t count)>;
 
 struct Config {
-  int stage = 3;  // 0: everything on every rank; 1: states, 2: and gradients, 3: and weights sharded
+  int stage =
+      3;  // 0: everything on every rank; 1: states, 2: and gradients, 3: and weights sharded
 
   OptimizerKind optimizer = OptimizerKind::kAdamW;
   double learning_rate = 1e-3;  // used where `schedule` is empty
@@ -31,16 +32,16 @@ struct Config {
   double beta1 = 0.9;
   double beta2 = 0.999;
   double epsilon = 1e-8;
-  double momentum = 0;                          // SGD
-  std::vector<ParameterGroup> groups = {{}};    // Parameter::group indexes it; at most 256
-  double clip_norm = 0;                         // limit of the global gradient norm; 0: no clipping
-  double loss_scale = 1;                        // the trainer multiplies its loss by it
+  double momentum = 0;                        // SGD
+  std::vector<ParameterGroup> groups = {{}};  // Parameter::group indexes it; at most 256
+  double clip_norm = 0;                       // limit of the global gradient norm; 0: no clipping
+  double loss_scale = 1;                      // the trainer multiplies its loss by it
 
   // What a rank keeps of its gradients between micro-batches: kF32, or the dtype of the weights
   // (any 16-bit value stands for it).
   DType accumulation = DType::kF32;
-  int64_t reduce_bucket_size = 500'000'000;     // elements reduced in one call, over all ranks
-  int prefetch = 1;                             // stage 3: units gathered ahead
+  int64_t reduce_bucket_size = 500'000'000;  // elements reduced in one call, over all ranks
+  int prefetch = 1;                          // stage 3: units gathered ahead
 
   // Fills slots with NaN before each hand-out, so that whatever is read unwritten shows.
   bool poison_slots = false;

@@ -7,13 +7,11 @@
 namespace zero {
 
 absl::Status ZeroNow(const Context& context, const Buffer& buffer) {
-  ZERO_RETURN_IF_ERROR(
-      context.device->Fill(*context.arithmetic, buffer.data(), 0, buffer.bytes()));
+  ZERO_RETURN_IF_ERROR(context.device->Fill(*context.arithmetic, buffer.data(), 0, buffer.bytes()));
   return context.arithmetic->Synchronize();
 }
 
-absl::StatusOr<SegmentBlock> SegmentBlock::Create(const Context& context,
-                                                  const BlockLayout& layout,
+absl::StatusOr<SegmentBlock> SegmentBlock::Create(const Context& context, const BlockLayout& layout,
                                                   MemoryCategory category, const char* what,
                                                   void* adopted) {
   SegmentBlock block;

@@ -1,5 +1,5 @@
-// Stage 3: which unit is gathered into which slot, and when. Pure logic, shared by the optimizer and
-// by MakePlan.
+// Stage 3: which unit is gathered into which slot, and when. Pure logic, shared by the optimizer
+// and by MakePlan.
 #pragma once
 
 #include <cstdint>
@@ -11,9 +11,9 @@
 
 namespace zero {
 
-// Units that are not resident take the slots in turn, so that a unit has the same addresses in every
-// step and the next units of either direction never meet in a slot. A resident unit has a slot of
-// its own.
+// Units that are not resident take the slots in turn, so that a unit has the same addresses in
+// every step and the next units of either direction never meet in a slot. A resident unit has a
+// slot of its own.
 class GatherSchedule {
  public:
   GatherSchedule(const Model& model, int prefetch);
@@ -39,15 +39,15 @@ class GatherSchedule {
 
   std::vector<std::string> names_;
   std::vector<bool> resident_;
-  std::vector<int> order_;        // units that are not resident
-  std::vector<int> position_;     // by unit: its index in order_, -1 for a resident one
+  std::vector<int> order_;     // units that are not resident
+  std::vector<int> position_;  // by unit: its index in order_, -1 for a resident one
   std::vector<int> slot_of_;
-  std::vector<int> occupant_;     // by slot; -1: nothing
-  std::vector<int> holds_;        // by unit: Acquires without Release
+  std::vector<int> occupant_;  // by slot; -1: nothing
+  std::vector<int> holds_;     // by unit: Acquires without Release
   int prefetch_;
   int shared_slots_ = 0;
   int slots_ = 0;
-  int last_ = -1;                 // position of the last unit acquired in this pass
+  int last_ = -1;  // position of the last unit acquired in this pass
   int direction_ = 1;
 };
 

@@ -27,9 +27,9 @@ absl::Status GradientStore::AllocateSlots() {
   const ReductionPlan& plan = context_.plan->reduction;
   if (slots()) {
     for (int64_t bytes : plan.slot_bytes) {
-      ZERO_ASSIGN_OR_RETURN(Buffer slot,
-                            context_.device->Allocate(bytes, MemoryCategory::kGradientSlots,
-                                                      "gradient slot"));
+      ZERO_ASSIGN_OR_RETURN(
+          Buffer slot,
+          context_.device->Allocate(bytes, MemoryCategory::kGradientSlots, "gradient slot"));
       slot_memory_.push_back(std::move(slot));
       slot_order_.emplace_back(context_.device);
     }
@@ -113,9 +113,9 @@ absl::StatusOr<Gradients> GradientStore::Acquire(int unit, const Stream& stream)
     const UnitLayout& layout = context_.unit(unit);
     for (int s = 0; s < static_cast<int>(layout.segments.size()); ++s) {
       if (norm_row_[unit][s] < 0) continue;
-      ZERO_RETURN_IF_ERROR(context_.device->Fill(
-          stream, WrittenAt(unit, s), 0xFF,
-          layout.segments[s].elements * SizeOf(layout.segments[s].dtype)));
+      ZERO_RETURN_IF_ERROR(
+          context_.device->Fill(stream, WrittenAt(unit, s), 0xFF,
+                                layout.segments[s].elements * SizeOf(layout.segments[s].dtype)));
     }
   }
   progress_[unit] = Progress::kAcquired;
@@ -149,9 +149,9 @@ absl::Status GradientStore::PassOver(int unit) {
     ZERO_RETURN_IF_ERROR(written_order(unit).Write(stream, [&]() -> absl::Status {
       for (int s = 0; s < static_cast<int>(layout.segments.size()); ++s) {
         if (norm_row_[unit][s] < 0) continue;
-        ZERO_RETURN_IF_ERROR(context_.device->Fill(
-            stream, WrittenAt(unit, s), 0,
-            layout.segments[s].elements * SizeOf(layout.segments[s].dtype)));
+        ZERO_RETURN_IF_ERROR(
+            context_.device->Fill(stream, WrittenAt(unit, s), 0,
+                                  layout.segments[s].elements * SizeOf(layout.segments[s].dtype)));
       }
       return absl::OkStatus();
     }));
@@ -167,8 +167,7 @@ std::vector<ByteRange> GradientStore::ZeroedRanges(int unit,
     const Segment& segment = layout.segments[run.segment];
     if (!segment.trainable || run.count == 0) return;
     const int64_t element = SizeOf(segment.dtype);
-    ranges.push_back(
-        {WrittenAt(unit, run.segment) + run.first * element, run.count * element});
+    ranges.push_back({WrittenAt(unit, run.segment) + run.first * element, run.count * element});
   };
   for (const Run& gap : layout.gaps) add(gap);
   for (int parameter : unwritten) add(layout.parameters[parameter]);
@@ -181,9 +180,9 @@ absl::Status GradientStore::Reduce(int unit, const Stream& stream,
   const int parameters = static_cast<int>(layout.parameters.size());
   for (int parameter : unwritten) {
     if (parameter >= 0 && parameter < parameters) continue;
-    return absl::InvalidArgumentError(
-        absl::StrCat("ReduceGradients of unit '", context_.name(unit), "': unwritten parameter ",
-                     parameter, " does not exist; the unit has ", parameters));
+    return absl::InvalidArgumentError(absl::StrCat("ReduceGradients of unit '", context_.name(unit),
+                                                   "': unwritten parameter ", parameter,
+                                                   " does not exist; the unit has ", parameters));
   }
   if (!layout.trainable()) return absl::OkStatus();
   if (progress_[unit] != Progress::kAcquired) {
@@ -291,9 +290,8 @@ absl::Status GradientStore::EnqueueNorms(int unit) {
       if (norm_row_[unit][s] < 0) continue;
       const DType type = StoredTypeOf(unit, s);
       const int64_t slice = layout.segments[s].slice;
-      ZERO_RETURN_IF_ERROR(Norm(*context_.arithmetic,
-                                block_.slice(unit, s, slice, SizeOf(type)), type, slice,
-                                norms_.scratch, norms_.partials + norm_row_[unit][s]));
+      ZERO_RETURN_IF_ERROR(Norm(*context_.arithmetic, block_.slice(unit, s, slice, SizeOf(type)),
+                                type, slice, norms_.scratch, norms_.partials + norm_row_[unit][s]));
     }
     return absl::OkStatus();
   });

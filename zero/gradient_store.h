@@ -21,10 +21,10 @@ struct NormMemory {
   NormPartial* scratch = nullptr;
 };
 
-// The life of a gradient: the trainer writes a unit's gradients into a slot or into the stored block
-// (Acquire), hands them over (Reduce), and when the units of a reduction group are complete they
-// are exchanged, added up in rank order and stored. Groups are completed strictly in the order of
-// backward.
+// The life of a gradient: the trainer writes a unit's gradients into a slot or into the stored
+// block (Acquire), hands them over (Reduce), and when the units of a reduction group are complete
+// they are exchanged, added up in rank order and stored. Groups are completed strictly in the order
+// of backward.
 class GradientStore {
  public:
   virtual ~GradientStore() = default;
@@ -81,18 +81,18 @@ class GradientStore {
 
   OrderedReduction* const reduction_;
   const NormMemory norms_;
-  std::vector<Handover> order_;       // of the stored gradients, by unit
-  std::vector<Buffer> slot_memory_;   // by slot
+  std::vector<Handover> order_;      // of the stored gradients, by unit
+  std::vector<Buffer> slot_memory_;  // by slot
   std::vector<Handover> slot_order_;
-  std::vector<int> previous_in_slot_; // by group: the group that uses its slot before; -1: none
-  std::vector<std::vector<void*>> data_;           // by unit and parameter
-  std::vector<std::vector<int>> norm_row_;         // [unit][segment]; -1
+  std::vector<int> previous_in_slot_;     // by group: the group that uses its slot before; -1: none
+  std::vector<std::vector<void*>> data_;  // by unit and parameter
+  std::vector<std::vector<int>> norm_row_;  // [unit][segment]; -1
   int norm_rows_ = 0;
 
-  std::vector<Progress> progress_;    // by unit, in this pass
+  std::vector<Progress> progress_;  // by unit, in this pass
   std::vector<int> reported_in_group_;
-  std::vector<bool> stored_;          // by unit: the block holds gradients of this step
-  int next_ = -1;                     // next unit in the order of backward
+  std::vector<bool> stored_;  // by unit: the block holds gradients of this step
+  int next_ = -1;             // next unit in the order of backward
   bool last_pass_ = false;
 };
 

@@ -20,15 +20,15 @@ uint64_t Hash(const std::string& text) {
 
 using Block = std::array<uint32_t, 4>;
 
-// Philox-4x32-10: Salmon, Moraes, Dror, Shaw, "Parallel random numbers: as easy as 1, 2, 3", SC 2011.
+// Philox-4x32-10: Salmon, Moraes, Dror, Shaw, "Parallel random numbers: as easy as 1, 2, 3", SC
+// 2011.
 Block Philox(Block counter, uint32_t key0, uint32_t key1) {
   for (int round = 0; round < 10; ++round) {
     const uint64_t product0 = uint64_t{0xD2511F53u} * counter[0];
     const uint64_t product1 = uint64_t{0xCD9E8D57u} * counter[2];
-    counter = {static_cast<uint32_t>(product1 >> 32) ^ counter[1] ^ key0,
-               static_cast<uint32_t>(product1),
-               static_cast<uint32_t>(product0 >> 32) ^ counter[3] ^ key1,
-               static_cast<uint32_t>(product0)};
+    counter = {
+        static_cast<uint32_t>(product1 >> 32) ^ counter[1] ^ key0, static_cast<uint32_t>(product1),
+        static_cast<uint32_t>(product0 >> 32) ^ counter[3] ^ key1, static_cast<uint32_t>(product0)};
     key0 += 0x9E3779B9u;
     key1 += 0xBB67AE85u;
   }
@@ -43,10 +43,10 @@ double Uniform(uint32_t high, uint32_t low) {
 
 float NormalFor(uint64_t key, uint64_t name_hash, int64_t element) {
   const uint64_t pair = static_cast<uint64_t>(element) / 2;
-  const Block random = Philox({static_cast<uint32_t>(pair), static_cast<uint32_t>(pair >> 32),
-                               static_cast<uint32_t>(name_hash),
-                               static_cast<uint32_t>(name_hash >> 32)},
-                              static_cast<uint32_t>(key), static_cast<uint32_t>(key >> 32));
+  const Block random =
+      Philox({static_cast<uint32_t>(pair), static_cast<uint32_t>(pair >> 32),
+              static_cast<uint32_t>(name_hash), static_cast<uint32_t>(name_hash >> 32)},
+             static_cast<uint32_t>(key), static_cast<uint32_t>(key >> 32));
   constexpr double kTwoPi = 6.283185307179586476925;
   const double radius = std::sqrt(-2 * std::log(Uniform(random[0], random[1])));
   const double angle = kTwoPi * Uniform(random[2], random[3]);

@@ -36,13 +36,14 @@ absl::Status CheckParameter(const std::string& unit, const Parameter& parameter,
     ZERO_RETURN_IF_ERROR(CheckName(unit, alias, names));
   }
   if (ElementCount(parameter) < 0) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "parameter '", parameter.name,
-        "': a dimension is negative, or the shape has more than 2^56 elements"));
+    return absl::InvalidArgumentError(
+        absl::StrCat("parameter '", parameter.name,
+                     "': a dimension is negative, or the shape has more than 2^56 elements"));
   }
   if (parameter.dtype == DType::kF16) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "parameter '", parameter.name, "': fp16 is not supported by this version; use bf16 or fp32"));
+    return absl::InvalidArgumentError(
+        absl::StrCat("parameter '", parameter.name,
+                     "': fp16 is not supported by this version; use bf16 or fp32"));
   }
   return absl::OkStatus();
 }

@@ -2,8 +2,8 @@
 //
 // A unit's parameters are sorted into segments by (trainable, dtype) and lie back to back in
 // registration order, each start aligned to 64 elements; a segment's end is padded to a multiple of
-// world_size x 128 elements. Rank r owns the r-th equal slice. Nothing here depends on the stage, so
-// that the state of one stage loads into another.
+// world_size x 128 elements. Rank r owns the r-th equal slice. Nothing here depends on the stage,
+// so that the state of one stage loads into another.
 #pragma once
 
 #include <cstdint>
@@ -17,8 +17,9 @@
 
 namespace zero {
 
-inline constexpr int64_t kParameterAlignment = 64;  // elements; one parameter-group byte covers them
-inline constexpr int64_t kSliceAlignment = 128;     // elements
+inline constexpr int64_t kParameterAlignment =
+    64;                                          // elements; one parameter-group byte covers them
+inline constexpr int64_t kSliceAlignment = 128;  // elements
 
 struct Segment {
   DType dtype = DType::kF32;
@@ -39,7 +40,7 @@ struct UnitLayout {
   std::vector<Run> parameters;  // by parameter
   std::vector<Run> gaps;        // what no parameter covers, padding included
 
-  bool trainable() const;       // has a trainable segment
+  bool trainable() const;  // has a trainable segment
   int64_t weight_bytes() const;
   int64_t written_bytes() const;  // of one micro-batch's gradients
 };
@@ -56,8 +57,8 @@ struct Layout {
 // negative or overflowing shape, fp16, world_size < 1.
 absl::StatusOr<Layout> MakeLayout(const Model& model, int world_size);
 
-// One value (or byte) per element of the segments that pass a filter, for whole segments or for this
-// rank's slices, as byte offsets into one allocation. Each start is 64-byte aligned.
+// One value (or byte) per element of the segments that pass a filter, for whole segments or for
+// this rank's slices, as byte offsets into one allocation. Each start is 64-byte aligned.
 struct BlockLayout {
   bool sliced = false;
   std::vector<std::vector<int64_t>> offsets;  // [unit][segment], -1 where the filter says no

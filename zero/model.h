@@ -10,12 +10,13 @@
 namespace zero {
 
 struct Parameter {
-  std::string name;                  // unique; the name in files
-  std::vector<int64_t> shape;        // row-major; [] is one element, a 0 is allowed
-  DType dtype = DType::kBF16;        // what the trainer's kernels read; kF32 is its own master
-  int group = 0;                     // Config::groups[group]
-  bool trainable = true;             // false: no gradient, no states; still gathered and saved
-  std::vector<std::string> aliases;  // other names in files (a tied head); one storage, one gradient
+  std::string name;            // unique; the name in files
+  std::vector<int64_t> shape;  // row-major; [] is one element, a 0 is allowed
+  DType dtype = DType::kBF16;  // what the trainer's kernels read; kF32 is its own master
+  int group = 0;               // Config::groups[group]
+  bool trainable = true;       // false: no gradient, no states; still gathered and saved
+  std::vector<std::string>
+      aliases;  // other names in files (a tied head); one storage, one gradient
 };
 
 // The parameters that are gathered, released and reduced together: usually one layer.

@@ -19,8 +19,7 @@ OptimizerCore::~OptimizerCore() {
 
 absl::Status OptimizerCore::Initialise(Device* device, ProcessGroup* group,
                                        const Adopted& adopted) {
-  ZERO_ASSIGN_OR_RETURN(communication_,
-                        device->CreateStream(absl::StrCat("comm-", group->rank())));
+  ZERO_ASSIGN_OR_RETURN(communication_, device->CreateStream(absl::StrCat("comm-", group->rank())));
   ZERO_ASSIGN_OR_RETURN(arithmetic_, device->CreateStream(absl::StrCat("math-", group->rank())));
   context_.plan = &plan_;
   context_.model = &model_;
@@ -29,8 +28,8 @@ absl::Status OptimizerCore::Initialise(Device* device, ProcessGroup* group,
   context_.communication = communication_.get();
   context_.arithmetic = arithmetic_.get();
 
-  ZERO_ASSIGN_OR_RETURN(
-      reduction_, OrderedReduction::Create(device, group, plan_.reduction.call_bytes));
+  ZERO_ASSIGN_OR_RETURN(reduction_,
+                        OrderedReduction::Create(device, group, plan_.reduction.call_bytes));
   int norm_rows = 0;
   for (const UnitLayout& unit : plan_.layout.units) {
     for (const Segment& segment : unit.segments) {
@@ -41,10 +40,9 @@ absl::Status OptimizerCore::Initialise(Device* device, ProcessGroup* group,
   ZERO_ASSIGN_OR_RETURN(states_, OptimizerStates::Create(context_));
   ZERO_ASSIGN_OR_RETURN(weights_, MakeWeights(context_, adopted));
   if (adopted.weights != nullptr) ZERO_RETURN_IF_ERROR(states_->CopyWeights(*weights_));
-  ZERO_ASSIGN_OR_RETURN(gradients_,
-                        MakeGradients(context_, &*reduction_, step_->norms(), adopted));
-  ZERO_ASSIGN_OR_RETURN(transfer_, StateTransfer::Create(context_, weights_.get(),
-                                                         gradients_.get(), &*states_));
+  ZERO_ASSIGN_OR_RETURN(gradients_, MakeGradients(context_, &*reduction_, step_->norms(), adopted));
+  ZERO_ASSIGN_OR_RETURN(
+      transfer_, StateTransfer::Create(context_, weights_.get(), gradients_.get(), &*states_));
   return arithmetic_->Synchronize();
 }
 
@@ -63,8 +61,8 @@ absl::Status OptimizerCore::Health() const {
 absl::Status OptimizerCore::CheckVerb(const char* verb, int unit, const Stream& stream) const {
   ZERO_RETURN_IF_ERROR(Health());
   if (unit < 0 || unit >= context_.units()) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        verb, ": unit ", unit, " does not exist; the model has ", context_.units()));
+    return absl::InvalidArgumentError(
+        absl::StrCat(verb, ": unit ", unit, " does not exist; the model has ", context_.units()));
   }
   if (&stream.device() != context_.device) {
     return absl::InvalidArgumentError(absl::StrCat(verb, " of unit '", context_.name(unit),
@@ -141,8 +139,7 @@ absl::StatusOr<Pending<StepResult>> OptimizerCore::Step(double loss_weight) {
   }
   ZERO_RETURN_IF_ERROR(FinishTrainingPass());
   pass_.reset();
-  ZERO_ASSIGN_OR_RETURN(Pending<StepResult> result,
-                        step_->Decide(training_passes_, loss_weight));
+  ZERO_ASSIGN_OR_RETURN(Pending<StepResult> result, step_->Decide(training_passes_, loss_weight));
   // From here on the device may change weights.
   poison_ = UpdateAll();
   ZERO_RETURN_IF_ERROR(poison_);
@@ -170,8 +167,8 @@ absl::Status OptimizerCore::BeginTransfer(const char* verb, State state) {
   }
   if (state == State::kGradient) {
     if (!last_pass_begun_) {
-      return absl::FailedPreconditionError(absl::StrCat(
-          verb, " of gradients: they are whole between the last pass and Step only"));
+      return absl::FailedPreconditionError(
+          absl::StrCat(verb, " of gradients: they are whole between the last pass and Step only"));
     }
     ZERO_RETURN_IF_ERROR(FinishTrainingPass());
   }

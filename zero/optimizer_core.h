@@ -43,9 +43,10 @@ class OptimizerCore : public ShardedOptimizer {
   OptimizerCore(Plan plan, Model model) : plan_(std::move(plan)), model_(std::move(model)) {}
   virtual absl::StatusOr<std::unique_ptr<WeightStore>> MakeWeights(const Context& context,
                                                                    const Adopted& adopted) = 0;
-  virtual absl::StatusOr<std::unique_ptr<GradientStore>> MakeGradients(
-      const Context& context, OrderedReduction* reduction, NormMemory norms,
-      const Adopted& adopted) = 0;
+  virtual absl::StatusOr<std::unique_ptr<GradientStore>> MakeGradients(const Context& context,
+                                                                       OrderedReduction* reduction,
+                                                                       NormMemory norms,
+                                                                       const Adopted& adopted) = 0;
 
  private:
   // The first error so far.
@@ -70,10 +71,10 @@ class OptimizerCore : public ShardedOptimizer {
   std::unique_ptr<Stream> communication_;
   std::unique_ptr<Stream> arithmetic_;
 
-  std::optional<Pass> pass_;      // the pass that has begun, until Step
-  int64_t training_passes_ = 0;   // since the last Step
+  std::optional<Pass> pass_;     // the pass that has begun, until Step
+  int64_t training_passes_ = 0;  // since the last Step
   bool last_pass_begun_ = false;
-  absl::Status poison_;           // what failed after a step's point of no return
+  absl::Status poison_;  // what failed after a step's point of no return
 };
 
 }  // namespace zero

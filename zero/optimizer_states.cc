@@ -9,12 +9,12 @@ absl::StatusOr<OptimizerStates> OptimizerStates::Create(const Context& context) 
   OptimizerStates states(&context);
   const Plan& plan = *context.plan;
   const MemoryCategory category = MemoryCategory::kOptimizerStates;
-  ZERO_ASSIGN_OR_RETURN(states.masters_, SegmentBlock::Create(context, plan.masters, category,
-                                                              "master weights"));
-  ZERO_ASSIGN_OR_RETURN(states.moment1_, SegmentBlock::Create(context, plan.moment1, category,
-                                                              "first moments"));
-  ZERO_ASSIGN_OR_RETURN(states.moment2_, SegmentBlock::Create(context, plan.moment2, category,
-                                                              "second moments"));
+  ZERO_ASSIGN_OR_RETURN(states.masters_,
+                        SegmentBlock::Create(context, plan.masters, category, "master weights"));
+  ZERO_ASSIGN_OR_RETURN(states.moment1_,
+                        SegmentBlock::Create(context, plan.moment1, category, "first moments"));
+  ZERO_ASSIGN_OR_RETURN(states.moment2_,
+                        SegmentBlock::Create(context, plan.moment2, category, "second moments"));
   return states;
 }
 
@@ -26,9 +26,9 @@ absl::Status OptimizerStates::CopyWeights(const WeightStore& weights) const {
       char* const master = masters_.at(u, s);
       if (master == nullptr) continue;
       const SegmentBlock& block = weights.block();
-      const char* const weight =
-          masters_.sliced() ? block.slice(u, s, segment.slice, SizeOf(segment.dtype))
-                            : block.at(u, s);
+      const char* const weight = masters_.sliced()
+                                     ? block.slice(u, s, segment.slice, SizeOf(segment.dtype))
+                                     : block.at(u, s);
       ZERO_RETURN_IF_ERROR(Cast(*context_->arithmetic, weight, segment.dtype, master, DType::kF32,
                                 masters_.sliced() ? segment.slice : segment.elements));
     }

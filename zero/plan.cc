@@ -34,21 +34,19 @@ void PlanBlocks(Plan& plan) {
   const Config& config = plan.config;
   const bool sliced_states = config.stage >= 1;
   const int moments = MomentsOf(config);
-  plan.weights = MakeBlockLayout(
-      plan.layout, config.stage >= 3,
-      [](const Segment& segment, int64_t n) { return n * SizeOf(segment.dtype); });
-  plan.gradients = MakeBlockLayout(
-      plan.layout, config.stage >= 2, [&](const Segment& segment, int64_t n) {
+  plan.weights =
+      MakeBlockLayout(plan.layout, config.stage >= 3,
+                      [](const Segment& segment, int64_t n) { return n * SizeOf(segment.dtype); });
+  plan.gradients =
+      MakeBlockLayout(plan.layout, config.stage >= 2, [&](const Segment& segment, int64_t n) {
         return segment.trainable ? n * SizeOf(StoredType(config, segment)) : 0;
       });
-  plan.masters =
-      MakeBlockLayout(plan.layout, sliced_states, [](const Segment& segment, int64_t n) {
-        return segment.trainable && segment.dtype != DType::kF32 ? n * 4 : 0;
-      });
+  plan.masters = MakeBlockLayout(plan.layout, sliced_states, [](const Segment& segment, int64_t n) {
+    return segment.trainable && segment.dtype != DType::kF32 ? n * 4 : 0;
+  });
   const auto moment_bytes = [](bool used) {
-    return [used](const Segment& segment, int64_t n) {
-      return used && segment.trainable ? n * 4 : 0;
-    };
+    return
+        [used](const Segment& segment, int64_t n) { return used && segment.trainable ? n * 4 : 0; };
   };
   plan.moment1 = MakeBlockLayout(plan.layout, sliced_states, moment_bytes(moments >= 1));
   plan.moment2 = MakeBlockLayout(plan.layout, sliced_states, moment_bytes(moments >= 2));
@@ -208,9 +206,8 @@ WireBytes Plan::step_wire(int64_t micro_batches) const {
   const int64_t others = world_size - 1;
   WireBytes wire;
   wire[kControl] = others * static_cast<int64_t>(sizeof(RankNorm));
-  wire[kReduceGradients] =
-      others * (config.stage >= 2 ? micro_batches * written
-                                  : (micro_batches == 1 ? written : stored));
+  wire[kReduceGradients] = others * (config.stage >= 2 ? micro_batches * written
+                                                       : (micro_batches == 1 ? written : stored));
   if (config.stage == 0) wire[kGatherGradients] = others * stored;
   if (config.stage == 1 || config.stage == 2) wire[kGatherWeights] = others * written;
   if (config.stage == 3) {

@@ -34,18 +34,18 @@ inline constexpr int kStepRows = kStepsInFlight + 1;  // counts that the next st
 
 // Offsets into the `scalars` allocation.
 struct ScalarLayout {
-  int64_t state = 0;        // StepState
-  int64_t scalars = 0;      // StepScalars
-  int64_t groups = 0;       // GroupScalars[groups]
-  int64_t rows = 0;         // StepRow[kStepRows]
-  int64_t row_groups = 0;   // GroupScalars[kStepRows][groups]
-  int64_t own_norm = 0;     // RankNorm
-  int64_t rank_norms = 0;   // RankNorm[world size]
-  int64_t record = 0;       // StepRecord
-  int64_t partials = 0;     // NormPartial, one per trainable segment
-  int64_t bases = 0;        // int64_t, likewise
-  int64_t scratch = 0;      // NormPartial[chunks of the longest slice]
-  int64_t group_map = 0;    // one byte per 64 elements of what this rank updates
+  int64_t state = 0;       // StepState
+  int64_t scalars = 0;     // StepScalars
+  int64_t groups = 0;      // GroupScalars[groups]
+  int64_t rows = 0;        // StepRow[kStepRows]
+  int64_t row_groups = 0;  // GroupScalars[kStepRows][groups]
+  int64_t own_norm = 0;    // RankNorm
+  int64_t rank_norms = 0;  // RankNorm[world size]
+  int64_t record = 0;      // StepRecord
+  int64_t partials = 0;    // NormPartial, one per trainable segment
+  int64_t bases = 0;       // int64_t, likewise
+  int64_t scratch = 0;     // NormPartial[chunks of the longest slice]
+  int64_t group_map = 0;   // one byte per 64 elements of what this rank updates
   int64_t bytes = 0;
 };
 

@@ -64,20 +64,19 @@ struct Gradients {
 };
 
 struct StepResult {
-  int64_t step = 0;                // calls of Step
-  int64_t applied_steps = 0;       // those that changed the weights
-  bool applied = false;            // false: a gradient was not finite, everything stays
-  double gradient_norm = 0;        // of the applied gradient, before clipping
-  double clip_coefficient = 1;     // min(1, clip_norm / (norm + 1e-6))
-  double learning_rate = 0;        // of this step, before group factors
+  int64_t step = 0;             // calls of Step
+  int64_t applied_steps = 0;    // those that changed the weights
+  bool applied = false;         // false: a gradient was not finite, everything stays
+  double gradient_norm = 0;     // of the applied gradient, before clipping
+  double clip_coefficient = 1;  // min(1, clip_norm / (norm + 1e-6))
+  double learning_rate = 0;     // of this step, before group factors
   double loss_scale = 1;
-  double loss_weight = 0;          // the divisor without the loss scale
-  std::string first_non_finite;    // the first such parameter; empty when all are finite
+  double loss_weight = 0;        // the divisor without the loss scale
+  std::string first_non_finite;  // the first such parameter; empty when all are finite
 };
 
 // Called for runs of a parameter's elements, row-major from `first`.
-using Source =
-    std::function<absl::Status(const Parameter&, int64_t first, absl::Span<float> out)>;
+using Source = std::function<absl::Status(const Parameter&, int64_t first, absl::Span<float> out)>;
 using Sink =
     std::function<absl::Status(const Parameter&, int64_t first, absl::Span<const float> values)>;
 
@@ -98,7 +97,8 @@ class ShardedOptimizer {
   // Makes `stream` wait until the unit's weights are whole. Stage 3: gathers the unit unless it is
   // live, then starts the gathers of the next `prefetch` units in the direction of the pass.
   // Recompute and backward of a unit share one Acquire.
-  virtual absl::StatusOr<Weights> AcquireWeights(int unit, const Stream& stream) = 0;  // [C] stage 3
+  virtual absl::StatusOr<Weights> AcquireWeights(int unit,
+                                                 const Stream& stream) = 0;  // [C] stage 3
   // The weights may change, or their slot be used again, after the work enqueued so far.
   virtual absl::Status ReleaseWeights(int unit, const Stream& stream) = 0;
 
@@ -137,7 +137,7 @@ class ShardedOptimizer {
   // Waits for everything enqueued; the first error so far.
   virtual absl::Status Finish() = 0;
 
-  virtual const Plan& plan() const = 0;   // what was promised
+  virtual const Plan& plan() const = 0;  // what was promised
   virtual const Model& model() const = 0;
   // What is used: {"memory": {category: {"current", "peak"}}, "wire": {name: {"calls", "bytes"}},
   // "host_waits"}. Any thread.

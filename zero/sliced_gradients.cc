@@ -33,8 +33,7 @@ absl::StatusOr<std::unique_ptr<GradientStore>> MakeSlicedGradients(const Context
   ZERO_ASSIGN_OR_RETURN(SegmentBlock block,
                         SegmentBlock::Create(context, context.plan->gradients,
                                              MemoryCategory::kGradients, "gradient slices"));
-  auto store =
-      std::make_unique<SlicedGradients>(context, std::move(block), reduction, norms);
+  auto store = std::make_unique<SlicedGradients>(context, std::move(block), reduction, norms);
   ZERO_RETURN_IF_ERROR(store->AllocateSlots());
   return store;
 }

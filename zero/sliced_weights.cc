@@ -1,4 +1,5 @@
-// Stage 3: every rank holds a slice of each unit; units are gathered into slots while they are used.
+// Stage 3: every rank holds a slice of each unit; units are gathered into slots while they are
+// used.
 #include <algorithm>
 #include <utility>
 
@@ -41,7 +42,8 @@ class SlicedWeights : public WeightStore {
         end += segment.elements * SizeOf(segment.dtype);
       }
       const Buffer& slot = slots_[schedule_.slot_of(u)];
-      SetAddresses(u, [&](int s) { return slot.bytes() == 0 ? nullptr : slot.bytes_at(starts[s]); });
+      SetAddresses(u,
+                   [&](int s) { return slot.bytes() == 0 ? nullptr : slot.bytes_at(starts[s]); });
       starts_.push_back(std::move(starts));
     }
     return absl::OkStatus();

@@ -24,16 +24,16 @@ absl::Status CheckAddresses(const Plan& plan, const Model& model, const char* wh
       const Parameter& parameter = model.units[u].parameters[p];
       const int64_t wanted = (plan.*offset_of)(u, p);
       if (next >= addresses.size()) {
-        return absl::InvalidArgumentError(absl::StrCat("adopted ", what, ": no address for '",
-                                                       parameter.name, "'"));
+        return absl::InvalidArgumentError(
+            absl::StrCat("adopted ", what, ": no address for '", parameter.name, "'"));
       }
       if (wanted < 0 || ElementCount(parameter) == 0) continue;
-      const int64_t given = static_cast<const char*>(addresses[next]) -
-                            static_cast<const char*>(base);
+      const int64_t given =
+          static_cast<const char*>(addresses[next]) - static_cast<const char*>(base);
       if (given == wanted) continue;
-      return absl::InvalidArgumentError(
-          absl::StrCat("adopted ", what, ": '", parameter.name, "' lies at byte ", given,
-                       ", the plan puts it at byte ", wanted));
+      return absl::InvalidArgumentError(absl::StrCat("adopted ", what, ": '", parameter.name,
+                                                     "' lies at byte ", given,
+                                                     ", the plan puts it at byte ", wanted));
     }
   }
   return absl::OkStatus();
@@ -45,8 +45,8 @@ absl::Status CheckAdopted(const Plan& plan, const Model& model, const Adopted& a
     return absl::InvalidArgumentError("adopted weights: stage 3 keeps slices; stages 0 to 2 adopt");
   }
   if (adopted.gradients != nullptr && stage > 1) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "adopted gradients: stage ", stage, " keeps slices; stages 0 and 1 adopt"));
+    return absl::InvalidArgumentError(
+        absl::StrCat("adopted gradients: stage ", stage, " keeps slices; stages 0 and 1 adopt"));
   }
   ZERO_RETURN_IF_ERROR(CheckAddresses(plan, model, "weights", adopted.weights,
                                       adopted.weight_addresses, &Plan::weight_offset));

@@ -2,12 +2,12 @@
 
 #include <algorithm>
 #include <cstring>
-#include <limits>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "device/status.h"
 #include "kernels/bfloat16_math.h"
+#include "zero/nearest_name.h"
 
 namespace zero {
 namespace {
@@ -30,35 +30,13 @@ void Encode(const float* from, void* to, DType type, int64_t n) {
   for (int64_t i = 0; i < n; ++i) values[i] = ToBFloat16(from[i]);
 }
 
-// Levenshtein's distance, for the nearest name in a message.
-size_t Distance(const std::string& a, const std::string& b) {
-  std::vector<size_t> row(b.size() + 1);
-  for (size_t j = 0; j <= b.size(); ++j) row[j] = j;
-  for (size_t i = 1; i <= a.size(); ++i) {
-    size_t diagonal = row[0];
-    row[0] = i;
-    for (size_t j = 1; j <= b.size(); ++j) {
-      const size_t replaced = diagonal + (a[i - 1] == b[j - 1] ? 0 : 1);
-      diagonal = row[j];
-      row[j] = std::min({replaced, row[j] + 1, row[j - 1] + 1});
-    }
-  }
-  return row[b.size()];
-}
-
 absl::Status UnknownParameter(const Model& model, const std::string& name) {
-  std::string nearest;
-  size_t best = std::numeric_limits<size_t>::max();
+  std::vector<std::string> names;
   for (const Unit& unit : model.units) {
-    for (const Parameter& parameter : unit.parameters) {
-      const size_t distance = Distance(name, parameter.name);
-      if (distance >= best) continue;
-      best = distance;
-      nearest = parameter.name;
-    }
+    for (const Parameter& parameter : unit.parameters) names.push_back(parameter.name);
   }
-  return absl::NotFoundError(
-      absl::StrCat("no parameter '", name, "'; the nearest name is '", nearest, "'"));
+  return absl::NotFoundError(absl::StrCat("no parameter '", name, "'; the nearest name is '",
+                                          NearestName(name, names), "'"));
 }
 
 bool HasName(const Parameter& parameter, const std::string& name) {
@@ -89,8 +67,7 @@ absl::StatusOr<StateTransfer> StateTransfer::Create(const Context& context, Weig
                                                     OptimizerStates* states) {
   StateTransfer transfer(&context, weights, gradients, states);
   const int64_t bytes = context.group->size() * kTransferElements * 4;
-  for (Buffer* buffer :
-       {&transfer.device_staging_, &transfer.host_values_, &transfer.host_raw_}) {
+  for (Buffer* buffer : {&transfer.device_staging_, &transfer.host_values_, &transfer.host_raw_}) {
     ZERO_ASSIGN_OR_RETURN(
         *buffer, context.device->Allocate(bytes, MemoryCategory::kStaging, "state staging"));
   }
@@ -136,8 +113,7 @@ absl::Status StateTransfer::Write(State state, const Source& source) {
       return absl::OkStatus();
     };
     if (weights) {
-      ZERO_RETURN_IF_ERROR(
-          weights_->Update(u, *context_->arithmetic, /*everywhere=*/true, write));
+      ZERO_RETURN_IF_ERROR(weights_->Update(u, *context_->arithmetic, /*everywhere=*/true, write));
     } else {
       ZERO_RETURN_IF_ERROR(write());
     }
@@ -175,9 +151,9 @@ absl::Status StateTransfer::WriteParameter(State state, int unit, int p, const S
       if (place.data == nullptr || begin >= end) continue;
       const int64_t shift = place.sliced ? own : 0;
       Encode(values + (begin - first), host_raw_.data(), place.type, end - begin);
-      ZERO_RETURN_IF_ERROR(context_->device->Copy(
-          stream, place.data + (begin - shift) * SizeOf(place.type), host_raw_.data(),
-          (end - begin) * SizeOf(place.type)));
+      ZERO_RETURN_IF_ERROR(
+          context_->device->Copy(stream, place.data + (begin - shift) * SizeOf(place.type),
+                                 host_raw_.data(), (end - begin) * SizeOf(place.type)));
       // The next values use the same staging memory.
       ZERO_RETURN_IF_ERROR(stream.Synchronize());
       // A weight's master is the weight as it was rounded.
@@ -249,8 +225,7 @@ absl::Status StateTransfer::GatherParameter(State state, int unit, int p, absl::
   const Place place = Find(state, unit, run.segment);
   const std::string& name = context_->model->units[unit].parameters[p].name;
   if (place.data == nullptr && run.count > 0) {
-    return absl::NotFoundError(
-        absl::StrCat("parameter '", name, "' has no ", Name(state)));
+    return absl::NotFoundError(absl::StrCat("parameter '", name, "' has no ", Name(state)));
   }
   if (run.count == 0) return absl::OkStatus();
 

@@ -28,7 +28,7 @@ class StateTransfer {
   struct Place {
     char* data = nullptr;  // null: this parameter has no such state
     DType type = DType::kF32;
-    bool sliced = false;   // data is this rank's slice
+    bool sliced = false;  // data is this rank's slice
   };
   StateTransfer(const Context* context, WeightStore* weights, GradientStore* gradients,
                 OptimizerStates* states)

@@ -32,9 +32,9 @@ absl::Status StepController::Initialise(int norm_rows) {
   staging_stride_ = kStepRows * (static_cast<int64_t>(sizeof(StepRow)) +
                                  groups * static_cast<int64_t>(sizeof(GroupScalars))) +
                     static_cast<int64_t>(sizeof(StepRecord));
-  ZERO_ASSIGN_OR_RETURN(staging_, context_.device->Allocate(kStepRows * staging_stride_,
-                                                            MemoryCategory::kStaging,
-                                                            "step rows and records"));
+  ZERO_ASSIGN_OR_RETURN(
+      staging_, context_.device->Allocate(kStepRows * staging_stride_, MemoryCategory::kStaging,
+                                          "step rows and records"));
 
   StepState state;
   state.loss_scale = static_cast<float>(plan.config.loss_scale);
@@ -54,8 +54,7 @@ absl::Status StepController::Initialise(int norm_rows) {
       if (start < 0) continue;
       const int64_t shift = plan.group_map.sliced ? context_.rank() * segment.slice : 0;
       const int64_t held = plan.group_map.sliced ? segment.slice : segment.elements;
-      for (int64_t first = run.first; first < run.first + run.count;
-           first += kParameterAlignment) {
+      for (int64_t first = run.first; first < run.first + run.count; first += kParameterAlignment) {
         const int64_t here = first - shift;
         if (here < 0 || here >= held) continue;
         map[static_cast<size_t>(start + here / kParameterAlignment)] =
@@ -64,11 +63,10 @@ absl::Status StepController::Initialise(int norm_rows) {
     }
   }
   ZERO_RETURN_IF_ERROR(context_.device->Copy(stream, device_state(), &state, sizeof(state)));
+  ZERO_RETURN_IF_ERROR(context_.device->Copy(stream, At<int64_t>(layout().bases), bases.data(),
+                                             static_cast<int64_t>(bases.size() * sizeof(int64_t))));
   ZERO_RETURN_IF_ERROR(
-      context_.device->Copy(stream, At<int64_t>(layout().bases), bases.data(),
-                            static_cast<int64_t>(bases.size() * sizeof(int64_t))));
-  ZERO_RETURN_IF_ERROR(context_.device->Copy(stream, group_map(), map.data(),
-                                             static_cast<int64_t>(map.size())));
+      context_.device->Copy(stream, group_map(), map.data(), static_cast<int64_t>(map.size())));
   // The copies read memory of this function.
   return stream.Synchronize();
 }
@@ -159,8 +157,8 @@ absl::StatusOr<Pending<StepResult>> StepController::Decide(int64_t passes, doubl
     arguments.record = At<StepRecord>(layout().record);
     return DecideStep(stream, arguments);
   }));
-  ZERO_RETURN_IF_ERROR(context_.device->Copy(stream, record, At<StepRecord>(layout().record),
-                                             sizeof(StepRecord)));
+  ZERO_RETURN_IF_ERROR(
+      context_.device->Copy(stream, record, At<StepRecord>(layout().record), sizeof(StepRecord)));
   ZERO_ASSIGN_OR_RETURN(std::shared_ptr<Event> event, context_.device->CreateEvent());
   ZERO_RETURN_IF_ERROR(event->Record(stream));
   ++steps_;

@@ -1,4 +1,5 @@
-// The scalars of a step: norms exchanged, the decision made on the device, its result fetched later.
+// The scalars of a step: norms exchanged, the decision made on the device, its result fetched
+// later.
 #pragma once
 
 #include <array>
@@ -40,7 +41,8 @@ class StepController {
   int64_t steps() const { return steps_; }
 
  private:
-  explicit StepController(const Context& context) : context_(context), norm_order_(context.device) {}
+  explicit StepController(const Context& context)
+      : context_(context), norm_order_(context.device) {}
   const ScalarLayout& layout() const { return context_.plan->scalars; }
   template <class T>
   T* At(int64_t offset) const {

@@ -62,9 +62,8 @@ absl::StatusOr<StepResult> StepOutcome::Read(const absl::Status& reached) const 
     return absl::Status(reached.code(), absl::StrCat("step ", step_, ": ", reached.message()));
   }
   if (record_->row_missing != 0) {
-    return absl::InternalError(
-        absl::StrCat("step ", step_, ": no schedule row for applied step ",
-                     record_->applied_steps + 1));
+    return absl::InternalError(absl::StrCat("step ", step_, ": no schedule row for applied step ",
+                                            record_->applied_steps + 1));
   }
   StepResult result;
   result.step = step_;

@@ -21,8 +21,8 @@ absl::Status WeightStore::Hold(int unit) {
 
 absl::Status WeightStore::Drop(int unit) {
   if (holds_[unit] == 0) {
-    return absl::FailedPreconditionError(absl::StrCat(
-        "ReleaseWeights of unit '", context_.name(unit), "': it is not acquired"));
+    return absl::FailedPreconditionError(
+        absl::StrCat("ReleaseWeights of unit '", context_.name(unit), "': it is not acquired"));
   }
   --holds_[unit];
   return absl::OkStatus();
@@ -36,9 +36,8 @@ absl::Status WeightStore::WaitForUses(const Stream& stream) {
 absl::Status WeightStore::RequireReleased(const char* verb) const {
   for (int u = 0; u < context_.units(); ++u) {
     if (holds_[u] == 0) continue;
-    return absl::FailedPreconditionError(absl::StrCat(verb, ": the weights of unit '",
-                                                      context_.name(u),
-                                                      "' are acquired and not released"));
+    return absl::FailedPreconditionError(absl::StrCat(
+        verb, ": the weights of unit '", context_.name(u), "' are acquired and not released"));
   }
   return absl::OkStatus();
 }

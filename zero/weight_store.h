@@ -40,9 +40,9 @@ class WeightStore {
 
   const Context& context_;
   SegmentBlock block_;
-  std::vector<Handover> order_;                   // of the stored weights, by unit
-  std::vector<std::vector<const void*>> data_;    // by unit and parameter
-  std::vector<int> holds_;                        // Acquires without Release, by unit
+  std::vector<Handover> order_;                 // of the stored weights, by unit
+  std::vector<std::vector<const void*>> data_;  // by unit and parameter
+  std::vector<int> holds_;                      // Acquires without Release, by unit
 };
 
 // Stages 0 to 2: all weights on every rank. `gather_updates`: each rank updates its slice, the rest

@@ -78,17 +78,16 @@ class WholeGradients : public GradientStore {
 absl::StatusOr<std::unique_ptr<GradientStore>> MakeWholeGradients(const Context& context,
                                                                   bool gather_sums,
                                                                   OrderedReduction* reduction,
-                                                                  NormMemory norms,
-                                                                  void* adopted) {
+                                                                  NormMemory norms, void* adopted) {
   ZERO_ASSIGN_OR_RETURN(SegmentBlock block,
                         SegmentBlock::Create(context, context.plan->gradients,
                                              MemoryCategory::kGradients, "gradients", adopted));
   if (adopted != nullptr) {
-    ZERO_RETURN_IF_ERROR(context.device->Fill(*context.arithmetic, adopted, 0,
-                                              context.plan->gradients.bytes));
+    ZERO_RETURN_IF_ERROR(
+        context.device->Fill(*context.arithmetic, adopted, 0, context.plan->gradients.bytes));
   }
-  auto store = std::make_unique<WholeGradients>(context, std::move(block), reduction, norms,
-                                                gather_sums);
+  auto store =
+      std::make_unique<WholeGradients>(context, std::move(block), reduction, norms, gather_sums);
   ZERO_RETURN_IF_ERROR(store->AllocateSlots());
   return store;
 }

@@ -10,6 +10,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "device/status.h"
+#include "zero/nearest_name.h"
 
 namespace zero::support {
 namespace {
@@ -17,22 +18,6 @@ namespace {
 absl::Status WrongValue(const std::string& name, const std::string& value,
                         const std::string& right) {
   return absl::InvalidArgumentError(absl::StrCat(name, " is '", value, "'; it must be ", right));
-}
-
-// Levenshtein's distance.
-size_t Distance(const std::string& a, const std::string& b) {
-  std::vector<size_t> row(b.size() + 1);
-  for (size_t j = 0; j <= b.size(); ++j) row[j] = j;
-  for (size_t i = 1; i <= a.size(); ++i) {
-    size_t diagonal = row[0];
-    row[0] = i;
-    for (size_t j = 1; j <= b.size(); ++j) {
-      const size_t replaced = diagonal + (a[i - 1] == b[j - 1] ? 0 : 1);
-      diagonal = row[j];
-      row[j] = std::min({replaced, row[j] + 1, row[j - 1] + 1});
-    }
-  }
-  return row[b.size()];
 }
 
 absl::Status SetSwitch(const std::string& name, bool* on, const std::string& value) {
@@ -125,15 +110,9 @@ const FlagTable::Flag* FlagTable::Find(const std::string& name) const {
 }
 
 std::string FlagTable::Nearest(const std::string& name) const {
-  std::string nearest = "--help";
-  size_t best = Distance(name, nearest);
-  for (const Flag& flag : flags_) {
-    const size_t distance = Distance(name, flag.name);
-    if (distance >= best) continue;
-    best = distance;
-    nearest = flag.name;
-  }
-  return nearest;
+  std::vector<std::string> names = {"--help"};
+  for (const Flag& flag : flags_) names.push_back(flag.name);
+  return NearestName(name, names);
 }
 
 absl::Status FlagTable::Parse(const std::vector<std::string>& arguments) {

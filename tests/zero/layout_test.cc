@@ -150,15 +150,16 @@ TEST_CASE("NormalAt: is the same for every way of asking, and normal", "[zero]")
   for (float v : values) mean += v / 1e5;
   for (float v : values) variance += (v - mean) * (v - mean) / 1e5;
   for (float v : values) fourth += std::pow(v, 4) / 1e5;
-  CHECK(std::abs(mean) < 0.015);            // 4.7 standard deviations of the mean
-  CHECK(std::abs(variance - 1) < 0.02);     // 4.5
-  CHECK(std::abs(fourth - 3) < 0.15);       // 4.8
+  CHECK(std::abs(mean) < 0.015);         // 4.7 standard deviations of the mean
+  CHECK(std::abs(variance - 1) < 0.02);  // 4.5
+  CHECK(std::abs(fourth - 3) < 0.15);    // 4.8
 }
 
 TEST_CASE("NormalAt: values never change", "[zero]") {
   // Frozen: a change would give every model other initial weights.
   CHECK(NormalAt(0, "model.embed_tokens.weight", 0) == Approx(-0.39997685).epsilon(1e-6));
-  CHECK(NormalAt(42, "model.embed_tokens.weight", int64_t{1} << 40) == Approx(-0.622530758).epsilon(1e-6));
+  CHECK(NormalAt(42, "model.embed_tokens.weight", int64_t{1} << 40) ==
+        Approx(-0.622530758).epsilon(1e-6));
 }
 
 }  // namespace zero::test

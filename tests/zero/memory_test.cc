@@ -65,9 +65,9 @@ TEST_CASE("MakePlan: bytes are those of the formulas, for every stage and dtype"
             CHECK(plan->bytes_of(MemoryCategory::kGradientSlots) ==
                   (stage >= 2 || s != w ? 2 * w * unit_trainable : 0));
             CHECK(plan->bytes_of(MemoryCategory::kReceive) ==
-                  (ranks > 1 ? 2 * w * std::min(std::max(bucket, int64_t{ranks} * 128),
-                                                unit_trainable)
-                             : 0));
+                  (ranks > 1
+                       ? 2 * w * std::min(std::max(bucket, int64_t{ranks} * 128), unit_trainable)
+                       : 0));
             // The wire, in bytes x N / (N - 1).
             for (const int64_t a : {1, 3}) {
               const WireBytes wire = plan->step_wire(a);
@@ -80,8 +80,10 @@ TEST_CASE("MakePlan: bytes are those of the formulas, for every stage and dtype"
               CHECK(sent(kGatherGradients) == (stage == 0 ? s * t * (ranks - 1) : 0));
               // Forward gathers 6 units; backward finds 3 of them live; so does the next forward.
               const int64_t gathered = (6 + 3 + (a - 1) * (3 + 3)) * (t + f) / 6;
-              CHECK(sent(kGatherWeights) ==
-                    (stage == 0 ? 0 : stage == 3 ? w * gathered : w * t) * (ranks - 1));
+              CHECK(sent(kGatherWeights) == (stage == 0   ? 0
+                                             : stage == 3 ? w * gathered
+                                                          : w * t) *
+                                                (ranks - 1));
             }
           }
         }

@@ -37,11 +37,13 @@ std::vector<Cell> MakeCells(int strength) {
   std::vector<Cell> cells;
   for (const std::vector<int>& cell :
        CoveringArray({5, 2, 2, 2, 3, 3, static_cast<int>(models.size()), 2, 3, 2}, strength)) {
-    cells.push_back({ranks[cell[0]], cell[1] == 0 ? 1 : 3,
-                     cell[2] == 0 ? DType::kF32 : DType::kBF16,
-                     cell[3] == 0 ? DType::kF32 : DType::kBF16, cell[4], cell[5],
-                     models[cell[6]], cell[7] == 0, cell[8] == 0 ? 0 : cell[8] == 1 ? 0.5 : 1e9,
-                     cell[9] == 1});
+    cells.push_back(
+        {ranks[cell[0]], cell[1] == 0 ? 1 : 3, cell[2] == 0 ? DType::kF32 : DType::kBF16,
+         cell[3] == 0 ? DType::kF32 : DType::kBF16, cell[4], cell[5], models[cell[6]], cell[7] == 0,
+         cell[8] == 0   ? 0
+         : cell[8] == 1 ? 0.5
+                        : 1e9,
+         cell[9] == 1});
   }
   return cells;
 }

@@ -85,9 +85,13 @@ TEST_CASE("Write: written weights are rounded, and the masters are made from the
           "[zero][state]") {
   for (int stage = 0; stage < 4; ++stage) {
     LocalWorld world(1);
-    auto rank =
-        Rank::Create([&] { Config c; c.stage = stage; return c; }(),
-                     SimpleModel(2, 40'000, DType::kBF16), world.group(0));
+    auto rank = Rank::Create(
+        [&] {
+          Config c;
+          c.stage = stage;
+          return c;
+        }(),
+        SimpleModel(2, 40'000, DType::kBF16), world.group(0));
     REQUIRE_OK(rank.status());
     REQUIRE_OK(rank->optimizer->Write(State::kWeight, ShiftedSource(0.001f)));
     std::vector<float> weight(40'000), master(40'000);
@@ -183,8 +187,8 @@ TEST_CASE("Gather: an alias names its parameter, an unknown name gets the neares
   CHECK_THAT(std::string(size.message()), ContainsSubstring("407 elements, out has 3"));
   CHECK(absl::IsInvalidArgument(rank->optimizer->Write(State::kGradient, ShiftedSource(0))));
   // A source that fails ends the call with its error.
-  CHECK(absl::IsDataLoss(rank->optimizer->Write(
-      State::kMaster, [](const Parameter&, int64_t, absl::Span<float>) {
+  CHECK(absl::IsDataLoss(
+      rank->optimizer->Write(State::kMaster, [](const Parameter&, int64_t, absl::Span<float>) {
         return absl::DataLossError("no such file");
       })));
 }

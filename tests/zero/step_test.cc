@@ -146,7 +146,8 @@ TEST_CASE("Step: a gradient that is not finite on one rank skips the step on all
   }
 }
 
-TEST_CASE("Step: no verb waits for the device while two steps are enqueued", "[zero][step][thread]") {
+TEST_CASE("Step: no verb waits for the device while two steps are enqueued",
+          "[zero][step][thread]") {
   for (int stage = 0; stage < 4; ++stage) {
     INFO("stage " << stage);
     LocalWorld world(1, absl::Seconds(20));

@@ -5,7 +5,8 @@
 namespace zero::test {
 namespace {
 
-Unit MakeUnit(const std::string& name, DType dtype, const std::vector<std::vector<int64_t>>& shapes) {
+Unit MakeUnit(const std::string& name, DType dtype,
+              const std::vector<std::vector<int64_t>>& shapes) {
   Unit unit;
   unit.name = name;
   for (size_t i = 0; i < shapes.size(); ++i) {

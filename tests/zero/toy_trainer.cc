@@ -101,9 +101,8 @@ absl::Status Trainer::Backward(int unit, int step, int micro, bool reduce) {
       }
       if (unit == run_.unwritten_unit && static_cast<int>(p) == run_.unwritten_parameter) continue;
       const std::vector<float> values =
-          MakeGradient(run_, parameter, group_->rank(), step, micro, [&](int64_t i) {
-            return Load(weights.data[p], parameter.dtype, i);
-          });
+          MakeGradient(run_, parameter, group_->rank(), step, micro,
+                       [&](int64_t i) { return Load(weights.data[p], parameter.dtype, i); });
       for (int64_t i = 0; i < static_cast<int64_t>(values.size()); ++i) {
         const float before =
             gradients.accumulate ? Load(gradients.data[p], parameter.dtype, i) : 0.0f;
@@ -172,8 +171,8 @@ absl::Status Trainer::GatherAll(Outcome* outcome) {
 
 absl::Status Trainer::Train(Outcome* outcome) {
   ZERO_ASSIGN_OR_RETURN(stream_, device_->CreateStream(absl::StrCat("toy-", group_->rank())));
-  ZERO_ASSIGN_OR_RETURN(optimizer_, ShardedOptimizer::Create(run_.config, run_.model, device_,
-                                                             group_, run_.adopted));
+  ZERO_ASSIGN_OR_RETURN(
+      optimizer_, ShardedOptimizer::Create(run_.config, run_.model, device_, group_, run_.adopted));
   outcome->plan = optimizer_->plan();
   ZERO_RETURN_IF_ERROR(optimizer_->Write(State::kMaster, InitialValues()));
   outcome->traffic.push_back(group_->traffic());
@@ -223,9 +222,8 @@ std::string Difference(const char* what, const std::map<std::string, std::vector
 
 std::vector<float> ToyGradient(const ToyRun& run, const Parameter& parameter, int rank, int step,
                                int micro, const std::vector<float>& weight, int uses) {
-  const std::vector<float> once =
-      MakeGradient(run, parameter, rank, step, micro,
-                   [&](int64_t i) { return weight[static_cast<size_t>(i)]; });
+  const std::vector<float> once = MakeGradient(
+      run, parameter, rank, step, micro, [&](int64_t i) { return weight[static_cast<size_t>(i)]; });
   std::vector<float> sum(once.size(), 0.0f);
   for (int use = 0; use < uses; ++use) {
     for (size_t i = 0; i < once.size(); ++i) {
@@ -261,9 +259,8 @@ Outcome RunToy(const ToyRun& run) {
   });
   for (int r = 1; r < run.ranks && status.ok(); ++r) {
     if (SameState(outcomes[0], outcomes[r])) continue;
-    outcomes[0].status = absl::InternalError(
-        absl::StrCat("rank ", r, " ended in another state: ",
-                     FirstDifference(outcomes[0], outcomes[r])));
+    outcomes[0].status = absl::InternalError(absl::StrCat(
+        "rank ", r, " ended in another state: ", FirstDifference(outcomes[0], outcomes[r])));
   }
   result = std::move(outcomes[0]);
   if (!status.ok()) result.status = status;
@@ -285,8 +282,7 @@ std::string FirstDifference(const Outcome& a, const Outcome& b) {
   }
   for (const std::string& difference :
        {Difference("weight", a.weights, b.weights), Difference("master", a.masters, b.masters),
-        Difference("moment1", a.moment1, b.moment1),
-        Difference("moment2", a.moment2, b.moment2)}) {
+        Difference("moment1", a.moment1, b.moment1), Difference("moment2", a.moment2, b.moment2)}) {
     if (!difference.empty()) return difference;
   }
   return "";

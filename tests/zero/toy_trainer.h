@@ -28,11 +28,11 @@ struct ToyRun {
   // (unit, parameter) that the trainer does not write in any pass; -1: none.
   int unwritten_unit = -1;
   int unwritten_parameter = -1;
-  int skip_step = -1;              // from this step on, gradients are those of the next one
-  bool evaluate_between = false;   // evaluation passes before and after every step
-  int evaluate_within = 0;         // evaluation passes between micro-batches
-  OperationHook hook;              // for every device
-  std::function<double(int rank, int step)> loss_weight;  // null: none
+  int skip_step = -1;             // from this step on, gradients are those of the next one
+  bool evaluate_between = false;  // evaluation passes before and after every step
+  int evaluate_within = 0;        // evaluation passes between micro-batches
+  OperationHook hook;             // for every device
+  std::function<double(int rank, int step)> loss_weight;                        // null: none
   std::function<void(int rank, int step, std::vector<float>& gradient)> spoil;  // per parameter
   Adopted adopted;
   absl::Duration deadline = absl::Seconds(20);
@@ -40,19 +40,19 @@ struct ToyRun {
 
 struct Outcome {
   absl::Status status;
-  std::vector<StepResult> steps;                                 // of rank 0
+  std::vector<StepResult> steps;  // of rank 0
   std::map<std::string, std::vector<float>> weights, masters, moment1, moment2;
   Plan plan;
-  MemoryTable memory = {};                                       // of rank 0, before gathering
-  std::vector<TrafficTable> traffic;                             // of rank 0, after each step
-  std::vector<int64_t> allocations;                              // likewise
-  int64_t live_bytes_left = 0;                                   // on any device, at the end
+  MemoryTable memory = {};            // of rank 0, before gathering
+  std::vector<TrafficTable> traffic;  // of rank 0, after each step
+  std::vector<int64_t> allocations;   // likewise
+  int64_t live_bytes_left = 0;        // on any device, at the end
 };
 
 Outcome RunToy(const ToyRun& run);
 
-// What the toy writes as the gradient of a parameter whose weights are `weight`: the sum over `uses`
-// in the pass, rounded to its dtype each time.
+// What the toy writes as the gradient of a parameter whose weights are `weight`: the sum over
+// `uses` in the pass, rounded to its dtype each time.
 std::vector<float> ToyGradient(const ToyRun& run, const Parameter& parameter, int rank, int step,
                                int micro, const std::vector<float>& weight, int uses);
 

@@ -176,8 +176,11 @@ TEST_CASE("Model: each wrong description is refused by name", "[zero][errors]") 
   refused([](Model& m) { m.units[1].parameters[0].aliases = {"u0.w"}; }, "'u0.w' is used twice");
   refused([](Model& m) { m.units[1].parameters[0].name = ""; }, "no name");
   refused([](Model& m) { m.units[0].parameters[0].shape = {-1}; }, "parameter 'u0.w'");
-  refused([](Model& m) { m.units[0].parameters[0].shape = {int64_t{1} << 40, 1 << 20}; },
-          "parameter 'u0.w'");
+  refused(
+      [](Model& m) {
+        m.units[0].parameters[0].shape = {int64_t{1} << 40, 1 << 20};
+      },
+      "parameter 'u0.w'");
   refused([](Model& m) { m.units[0].parameters[0].dtype = DType::kF16; }, "fp16");
   refused([](Model& m) { m.units[0].parameters[0].group = 1; }, "group 1 does not exist");
   refused([](Model&) {}, "world size 0", 0);
