@@ -30,6 +30,8 @@ class Stream {
   virtual const std::string& name() const = 0;
   // Unique in the process, never used again: a stream's address can be.
   uint64_t id() const { return id_; }
+  // Expires when the stream is destroyed: all its work has run then.
+  std::weak_ptr<const Stream> reference() const { return self_; }
 
   // Host streams: appends an operation. kUnimplemented elsewhere.
   virtual absl::Status Enqueue(Operation operation) const = 0;
@@ -57,6 +59,7 @@ class Stream {
 
  private:
   const uint64_t id_;
+  const std::shared_ptr<const Stream> self_{this, [](const Stream*) {}};  // owns nothing
 };
 
 }  // namespace zero

@@ -1,6 +1,7 @@
 #include "zero/config.h"
 
 #include <cmath>
+#include <limits>
 
 #include "absl/strings/str_cat.h"
 #include "device/status.h"
@@ -14,6 +15,9 @@ absl::Status Check(bool right, const char* field, double value, const char* want
 }
 
 bool AtLeastZero(double value) { return std::isfinite(value) && value >= 0; }
+bool PositiveFloat(double value) {
+  return value >= std::numeric_limits<float>::min() && value <= std::numeric_limits<float>::max();
+}
 
 }  // namespace
 
@@ -26,14 +30,14 @@ absl::Status Validate(const Config& config) {
       Check(config.beta1 >= 0 && config.beta1 < 1, "beta1", config.beta1, "in [0, 1)"));
   ZERO_RETURN_IF_ERROR(
       Check(config.beta2 >= 0 && config.beta2 < 1, "beta2", config.beta2, "in [0, 1)"));
-  ZERO_RETURN_IF_ERROR(
-      Check(AtLeastZero(config.epsilon), "epsilon", config.epsilon, "finite and not negative"));
+  ZERO_RETURN_IF_ERROR(Check(PositiveFloat(config.epsilon), "epsilon", config.epsilon,
+                             "finite and positive in fp32"));
   ZERO_RETURN_IF_ERROR(
       Check(config.momentum >= 0 && config.momentum < 1, "momentum", config.momentum, "in [0, 1)"));
   ZERO_RETURN_IF_ERROR(Check(AtLeastZero(config.clip_norm), "clip_norm", config.clip_norm,
                              "0 (off) or a positive limit"));
-  ZERO_RETURN_IF_ERROR(Check(AtLeastZero(config.loss_scale) && config.loss_scale > 0, "loss_scale",
-                             config.loss_scale, "finite and positive"));
+  ZERO_RETURN_IF_ERROR(Check(PositiveFloat(config.loss_scale), "loss_scale", config.loss_scale,
+                             "finite and positive in fp32"));
   ZERO_RETURN_IF_ERROR(Check(config.reduce_bucket_size > 0, "reduce_bucket_size",
                              static_cast<double>(config.reduce_bucket_size), "positive"));
   ZERO_RETURN_IF_ERROR(

@@ -28,12 +28,11 @@ class GatherSchedule {
   // ones in the direction of the pass. kFailedPrecondition names the unit that holds the slot.
   absl::StatusOr<std::vector<int>> Acquire(int unit);
   void Release(int unit);
-  bool acquired(int unit) const { return holds_[unit] > 0; }
   // Weights changed, or what was gathered must not be reused.
   void Forget();
+  bool live(int unit) const { return occupant_[slot_of_[unit]] == unit; }
 
  private:
-  bool live(int unit) const { return occupant_[slot_of_[unit]] == unit; }
   // True if it was gathered into its slot.
   bool TakeSlot(int unit);
 

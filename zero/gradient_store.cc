@@ -20,6 +20,7 @@ GradientStore::GradientStore(const Context& context, SegmentBlock block,
     }
   }
   progress_.assign(context.units(), Progress::kOpen);
+  writer_.resize(context.units());
   stored_.assign(context.units(), false);
 }
 
@@ -33,6 +34,7 @@ absl::Status GradientStore::AllocateSlots() {
       slot_memory_.push_back(std::move(slot));
       slot_order_.emplace_back(context_.device);
     }
+    for (int u = 0; u < context_.units(); ++u) written_.emplace_back(context_.device);
   }
   std::vector<int> last_in_slot(plan.slot_bytes.size(), -1);
   for (int g = 0; g < static_cast<int>(plan.groups.size()); ++g) {
@@ -60,10 +62,21 @@ char* GradientStore::WrittenAt(int unit, int segment) const {
   return slot_memory_[slot].bytes_at(plan.slot_offsets[unit][segment]);
 }
 
-Handover& GradientStore::written_order(int unit) {
-  if (!slots()) return order_[unit];
-  const ReductionPlan& plan = context_.plan->reduction;
-  return slot_order_[plan.groups[plan.group_of[unit]].slot];
+absl::Status GradientStore::EndSlot(const ReductionGroup& group, const Stream& reader) {
+  return slot_order_[group.slot].EndWrite(reader);
+}
+
+absl::Status GradientStore::BeginWriting(int unit, const Stream& stream) {
+  if (slots()) {
+    const ReductionPlan& plan = context_.plan->reduction;
+    ZERO_RETURN_IF_ERROR(slot_order_[plan.groups[plan.group_of[unit]].slot].BeginRead(stream));
+  }
+  return written_order(unit).BeginWrite(stream);
+}
+
+absl::Status GradientStore::EndWriting(int unit) {
+  const std::shared_ptr<const Stream> writer = writer_[unit].lock();
+  return writer == nullptr ? absl::OkStatus() : written_order(unit).EndWrite(*writer);
 }
 
 void GradientStore::BeginPass(bool last) {
@@ -74,12 +87,15 @@ void GradientStore::BeginPass(bool last) {
 }
 
 absl::Status GradientStore::FinishPass() {
+  ZERO_RETURN_IF_ERROR(RequireReduced(0));
   while (next_ >= 0) ZERO_RETURN_IF_ERROR(PassOver(next_));
   return absl::OkStatus();
 }
 
 absl::Status GradientStore::WaitForUses(const Stream& stream) {
+  for (int u = 0; u < context_.units(); ++u) ZERO_RETURN_IF_ERROR(EndWriting(u));
   for (Handover& order : order_) ZERO_RETURN_IF_ERROR(order.BeginWrite(stream));
+  for (Handover& order : written_) ZERO_RETURN_IF_ERROR(order.BeginWrite(stream));
   for (Handover& order : slot_order_) ZERO_RETURN_IF_ERROR(order.BeginWrite(stream));
   return absl::OkStatus();
 }
@@ -108,7 +124,8 @@ absl::StatusOr<Gradients> GradientStore::Acquire(int unit, const Stream& stream)
   } else {
     gradients.accumulate = gradients.accumulate || stored_[unit];
   }
-  ZERO_RETURN_IF_ERROR(written_order(unit).BeginWrite(stream));
+  ZERO_RETURN_IF_ERROR(EndWriting(unit));  // a resident unit's use before
+  ZERO_RETURN_IF_ERROR(BeginWriting(unit, stream));
   if (!gradients.accumulate && context_.plan->config.poison_slots) {
     const UnitLayout& layout = context_.unit(unit);
     for (int s = 0; s < static_cast<int>(layout.segments.size()); ++s) {
@@ -119,6 +136,7 @@ absl::StatusOr<Gradients> GradientStore::Acquire(int unit, const Stream& stream)
     }
   }
   progress_[unit] = Progress::kAcquired;
+  writer_[unit] = stream.reference();
   return gradients;
 }
 
@@ -127,8 +145,20 @@ absl::Status GradientStore::FreeSlot(int unit) {
   const int before = previous_in_slot_[plan.group_of[unit]];
   if (before < 0) return absl::OkStatus();
   // What used the slot before has to go out first. Units that nobody wrote are passed over.
+  ZERO_RETURN_IF_ERROR(RequireReduced(plan.groups[before].units.back()));
   const int units = static_cast<int>(plan.groups[before].units.size());
   while (reported_in_group_[before] < units) ZERO_RETURN_IF_ERROR(PassOver(next_));
+  return absl::OkStatus();
+}
+
+absl::Status GradientStore::RequireReduced(int last) const {
+  for (int u = next_; u >= last; --u) {
+    if (progress_[u] != Progress::kAcquired) continue;
+    return absl::FailedPreconditionError(
+        absl::StrCat("the gradients of unit '", context_.name(u),
+                     "' are acquired but not reduced: call ReduceGradients in the reverse order of "
+                     "units, before the next pass and Step"));
+  }
   return absl::OkStatus();
 }
 
@@ -138,23 +168,16 @@ absl::Status GradientStore::PassOver(int unit) {
     next_ = unit - 1;
     return absl::OkStatus();
   }
-  if (progress_[unit] == Progress::kAcquired) {
-    return absl::FailedPreconditionError(
-        absl::StrCat("the gradients of unit '", context_.name(unit),
-                     "' are acquired but not reduced: call ReduceGradients in the reverse order of "
-                     "units, before the next pass and Step"));
-  }
   if (slots() || !stored_[unit]) {
     const Stream& stream = *context_.arithmetic;
-    ZERO_RETURN_IF_ERROR(written_order(unit).Write(stream, [&]() -> absl::Status {
-      for (int s = 0; s < static_cast<int>(layout.segments.size()); ++s) {
-        if (norm_row_[unit][s] < 0) continue;
-        ZERO_RETURN_IF_ERROR(
-            context_.device->Fill(stream, WrittenAt(unit, s), 0,
-                                  layout.segments[s].elements * SizeOf(layout.segments[s].dtype)));
-      }
-      return absl::OkStatus();
-    }));
+    ZERO_RETURN_IF_ERROR(BeginWriting(unit, stream));
+    for (int s = 0; s < static_cast<int>(layout.segments.size()); ++s) {
+      if (norm_row_[unit][s] < 0) continue;
+      ZERO_RETURN_IF_ERROR(
+          context_.device->Fill(stream, WrittenAt(unit, s), 0,
+                                layout.segments[s].elements * SizeOf(layout.segments[s].dtype)));
+    }
+    ZERO_RETURN_IF_ERROR(written_order(unit).EndWrite(stream));
   }
   return MarkReported(unit);
 }
@@ -200,11 +223,16 @@ absl::Status GradientStore::Reduce(int unit, const Stream& stream,
     }
   }
   while (next_ > unit) ZERO_RETURN_IF_ERROR(PassOver(next_));
+  if (writer_[unit].lock() != stream.reference().lock()) {
+    ZERO_RETURN_IF_ERROR(EndWriting(unit));
+    ZERO_RETURN_IF_ERROR(BeginWriting(unit, stream));
+  }
   // Added to, the block keeps its zeroed gaps, and an unwritten parameter what it had.
   if (slots() || !stored_[unit]) {
     ZERO_RETURN_IF_ERROR(ZeroRanges(stream, ZeroedRanges(unit, unwritten)));
   }
   ZERO_RETURN_IF_ERROR(written_order(unit).EndWrite(stream));
+  writer_[unit].reset();
   return MarkReported(unit);
 }
 
@@ -229,13 +257,8 @@ absl::Status GradientStore::RunReduction(const ReductionGroup& group, bool from_
   // One rank sends nothing: the sum reads what was written itself.
   const Stream& reader = ranks == 1 ? arithmetic : communication;
 
-  std::vector<Handover*> sources;
-  if (from_slots) {
-    sources.push_back(&written_order(group.units[0]));
-  } else {
-    for (int u : group.units) sources.push_back(&order_[u]);
-  }
-  for (Handover* source : sources) ZERO_RETURN_IF_ERROR(source->BeginRead(reader));
+  const auto source = [&](int u) -> Handover& { return from_slots ? written_[u] : order_[u]; };
+  for (int u : group.units) ZERO_RETURN_IF_ERROR(source(u).BeginRead(reader));
   for (int u : group.units) ZERO_RETURN_IF_ERROR(order_[u].BeginWrite(arithmetic));
 
   std::vector<ReductionPiece> call;
@@ -254,7 +277,7 @@ absl::Status GradientStore::RunReduction(const ReductionGroup& group, bool from_
       if (norm_row_[u][s] < 0) continue;
       const DType stored = StoredTypeOf(u, s);
       const DType sent = from_slots ? segment.dtype : stored;
-      const char* const source = from_slots ? WrittenAt(u, s) : block_.at(u, s);
+      const char* const sent_from = from_slots ? WrittenAt(u, s) : block_.at(u, s);
       char* const own = block_.slice(u, s, segment.slice, SizeOf(stored));
       for (int64_t first = 0; first < segment.slice;) {
         const int64_t fit = room / (ranks * SizeOf(sent)) / kParameterAlignment;
@@ -264,7 +287,7 @@ absl::Status GradientStore::RunReduction(const ReductionGroup& group, bool from_
           continue;
         }
         ReductionPiece piece;
-        piece.send = source + first * SizeOf(sent);
+        piece.send = sent_from + first * SizeOf(sent);
         piece.slice = segment.slice;
         piece.columns = columns;
         piece.type = sent;
@@ -278,7 +301,8 @@ absl::Status GradientStore::RunReduction(const ReductionGroup& group, bool from_
     }
   }
   ZERO_RETURN_IF_ERROR(flush());
-  for (Handover* source : sources) ZERO_RETURN_IF_ERROR(source->EndRead(reader));
+  if (from_slots) ZERO_RETURN_IF_ERROR(EndSlot(group, reader));
+  for (int u : group.units) ZERO_RETURN_IF_ERROR(source(u).EndRead(reader));
   for (int u : group.units) ZERO_RETURN_IF_ERROR(order_[u].EndWrite(arithmetic));
   return absl::OkStatus();
 }

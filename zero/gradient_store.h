@@ -42,7 +42,6 @@ class GradientStore {
 
   const SegmentBlock& block() const { return block_; }
   Handover& order(int unit) { return order_[unit]; }
-  int norm_rows() const { return norm_rows_; }
 
  protected:
   GradientStore(const Context& context, SegmentBlock block, OrderedReduction* reduction,
@@ -60,7 +59,10 @@ class GradientStore {
     return StoredType(context_.plan->config, context_.unit(unit).segments[segment]);
   }
   char* WrittenAt(int unit, int segment) const;
-  Handover& written_order(int unit);
+  // Of what the trainer writes for the unit.
+  Handover& written_order(int unit) { return slots() ? written_[unit] : order_[unit]; }
+  // What lies in the group's slot was read by the work enqueued so far on `reader`.
+  absl::Status EndSlot(const ReductionGroup& group, const Stream& reader);
 
   // Exchanges and adds up the group: from slots in the written dtype, or from the block in the
   // stored one; own slices go to the block.
@@ -76,20 +78,29 @@ class GradientStore {
   // Nothing earlier in backward waits in the unit's slot any more.
   absl::Status FreeSlot(int unit);
   absl::Status PassOver(int unit);
+  // Units of a slot are written by several streams at once: each starts after the slot's last
+  // reader.
+  absl::Status BeginWriting(int unit, const Stream& stream);
+  // The acquired unit's work so far, on the stream that it was acquired on, is a write.
+  absl::Status EndWriting(int unit);
+  // kFailedPrecondition if a unit from the next one down to `last` is acquired and not reduced.
+  absl::Status RequireReduced(int last) const;
   absl::Status MarkReported(int unit);
   std::vector<ByteRange> ZeroedRanges(int unit, absl::Span<const int> unwritten) const;
 
   OrderedReduction* const reduction_;
   const NormMemory norms_;
-  std::vector<Handover> order_;      // of the stored gradients, by unit
-  std::vector<Buffer> slot_memory_;  // by slot
-  std::vector<Handover> slot_order_;
+  std::vector<Handover> order_;           // of the stored gradients, by unit
+  std::vector<Buffer> slot_memory_;       // by slot
+  std::vector<Handover> slot_order_;      // writes: the slot was read, and is free again
+  std::vector<Handover> written_;         // by unit, of its part of a slot
   std::vector<int> previous_in_slot_;     // by group: the group that uses its slot before; -1: none
   std::vector<std::vector<void*>> data_;  // by unit and parameter
   std::vector<std::vector<int>> norm_row_;  // [unit][segment]; -1
   int norm_rows_ = 0;
 
-  std::vector<Progress> progress_;  // by unit, in this pass
+  std::vector<Progress> progress_;                   // by unit, in this pass
+  std::vector<std::weak_ptr<const Stream>> writer_;  // by unit: acquired on it and not reduced
   std::vector<int> reported_in_group_;
   std::vector<bool> stored_;  // by unit: the block holds gradients of this step
   int next_ = -1;             // next unit in the order of backward

@@ -161,7 +161,7 @@ absl::Status OptimizerCore::UpdateAll() {
 absl::Status OptimizerCore::BeginTransfer(const char* verb, State state) {
   ZERO_RETURN_IF_ERROR(Health());
   ZERO_RETURN_IF_ERROR(weights_->RequireReleased(verb));
-  if (training() && state != State::kGradient) {
+  if (training_passes_ > 0 && state != State::kGradient) {
     return absl::FailedPreconditionError(
         absl::StrCat(verb, " of ", Name(state), "s: a training pass has begun; call Step first"));
   }

@@ -87,7 +87,8 @@ struct Plan {
   // x = w at A = 1, else s:
   //   stage 0: xT + sT    stage 1: xT + wT    stage 2: AwT + wT
   //   stage 3: AwT + w x elements gathered
-  // and 32 bytes of control to each other rank. Evaluation and saving are counted on their own.
+  // and 32 bytes of control to each other rank. Evaluation, with the units that it evicts and a later
+  // pass gathers again, and saving are counted on their own.
   WireBytes step_wire(int64_t micro_batches) const;
 
   // Where parameter `parameter` of unit `unit` starts in adopted memory (see Adopted); the trainer

@@ -9,8 +9,9 @@
 // One object is one rank of one process group and is driven by one thread. Verbs marked [C] are
 // collective: every rank calls them in the same order. A verb enqueues and returns; it never waits
 // for the device except where it says so. Each verb takes the stream that the trainer computes on;
-// it may differ from call to call. Misuse is kFailedPrecondition naming unit and verb, with nothing
-// changed. A failed group or stream: its first error, from every later verb.
+// it may differ from call to call, and within a unit: each use starts after the one before. Misuse
+// is kFailedPrecondition naming unit and verb, with nothing changed. A failed group or stream: its
+// first error, from every later verb.
 #pragma once
 
 #include <cstdint>
@@ -88,7 +89,8 @@ class ShardedOptimizer {
                                                                   Device* device,
                                                                   ProcessGroup* group,
                                                                   Adopted adopted = {});
-  // Waits for the work enqueued so far, the trainer's between Acquire and Release included.
+  // Waits for the work enqueued so far, the trainer's between Acquire and Release included, on
+  // streams that still exist.
   virtual ~ShardedOptimizer() = default;
 
   // Starts a forward. Units that the pass before left unreported are reduced now, as zeros.
@@ -102,7 +104,10 @@ class ShardedOptimizer {
   // The weights may change, or their slot be used again, after the work enqueued so far.
   virtual absl::Status ReleaseWeights(int unit, const Stream& stream) = 0;
 
-  // Makes `stream` wait until the unit's gradients may be written.
+  // Makes `stream` wait until the unit's gradients may be written. Units may be acquired ahead of
+  // Reduce as long as their slots last: in stages 2 and 3, and where a stored gradient is not what
+  // is written, there are two. A unit that the trainer has passed over by then is reduced now, as
+  // zeros; so this too must be called in the same order on every rank.
   virtual absl::StatusOr<Gradients> AcquireGradients(int unit, const Stream& stream) = 0;
   // The unit's gradients are written by the work enqueued so far, except those of the parameters in
   // `unwritten` (indices into Unit::parameters), which count as zero. In reverse order of units; a
@@ -128,7 +133,8 @@ class ShardedOptimizer {
   // kGradient: kInvalidArgument.
   virtual absl::Status Write(State state, const Source& source) = 0;  // [C]
   // Calls `sink` with what this rank owns: its slice of every unit, frozen weights included. Each
-  // element is owned by one rank.
+  // element is owned by one rank. kGradient is collective, as Gather is: units that the pass left
+  // unreported are reduced first.
   virtual absl::Status Read(State state, const Sink& sink) = 0;
   // The whole parameter, on every rank. kNotFound names the nearest parameter.
   virtual absl::Status Gather(State state, const std::string& name,

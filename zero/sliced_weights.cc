@@ -14,7 +14,8 @@ class SlicedWeights : public WeightStore {
  public:
   SlicedWeights(const Context& context, SegmentBlock block)
       : WeightStore(context, std::move(block)),
-        schedule_(*context.model, context.plan->config.prefetch) {}
+        schedule_(*context.model, context.plan->config.prefetch),
+        evicted_(context.units(), false) {}
 
   absl::Status AllocateSlots() {
     std::vector<int64_t> bytes(schedule_.slots(), 0);
@@ -50,8 +51,10 @@ class SlicedWeights : public WeightStore {
   }
 
   void BeginPass(Pass pass) override {
-    // An evaluation leaves no unit live, so that the training pass after it gathers what it would
-    // have gathered without it.
+    // An evaluation leaves no unit live. What it evicted is gathered again on its account.
+    if (pass == Pass::kEvaluate && !evaluating_) {
+      for (int u = 0; u < context_.units(); ++u) evicted_[u] = schedule_.live(u);
+    }
     if (pass == Pass::kEvaluate || evaluating_) schedule_.Forget();
     evaluating_ = pass == Pass::kEvaluate;
     schedule_.BeginPass();
@@ -61,12 +64,12 @@ class SlicedWeights : public WeightStore {
     ZERO_ASSIGN_OR_RETURN(const std::vector<int> gathers, schedule_.Acquire(unit));
     for (int gathered : gathers) ZERO_RETURN_IF_ERROR(Gather(gathered));
     ZERO_RETURN_IF_ERROR(slot_order(unit).BeginRead(stream));
-    ZERO_RETURN_IF_ERROR(Hold(unit));
+    Hold(unit, stream);
     return Weights{data_[unit]};
   }
 
   absl::Status Release(int unit, const Stream& stream) override {
-    ZERO_RETURN_IF_ERROR(Drop(unit));
+    ZERO_RETURN_IF_ERROR(Drop(unit, stream));
     schedule_.Release(unit);
     return slot_order(unit).EndRead(stream);
   }
@@ -76,9 +79,13 @@ class SlicedWeights : public WeightStore {
     return order_[unit].Write(stream, enqueue);
   }
 
-  void Forget() override { schedule_.Forget(); }
+  void Forget() override {
+    schedule_.Forget();
+    evicted_.assign(evicted_.size(), false);
+  }
 
   absl::Status WaitForUses(const Stream& stream) override {
+    for (int u = 0; u < context_.units(); ++u) ZERO_RETURN_IF_ERROR(EndHolds(u, slot_order(u)));
     for (Handover& order : slot_order_) ZERO_RETURN_IF_ERROR(order.BeginWrite(stream));
     return WeightStore::WaitForUses(stream);
   }
@@ -98,14 +105,14 @@ class SlicedWeights : public WeightStore {
     }
     if (pieces.empty()) return absl::OkStatus();
     const Stream& stream = *context_.communication;
+    const char* const name = evaluating_ || evicted_[unit] ? kEvaluation : kGatherWeights;
+    if (!evaluating_) evicted_[unit] = false;
     return slot_order(unit).Write(stream, [&]() -> absl::Status {
       if (context_.plan->config.poison_slots) {
         ZERO_RETURN_IF_ERROR(context_.device->Fill(stream, slot.data(), 0xFF, slot.bytes()));
       }
-      return order_[unit].Read(stream, [&] {
-        return context_.group->AllGather(stream, evaluating_ ? kEvaluation : kGatherWeights,
-                                         pieces);
-      });
+      return order_[unit].Read(stream,
+                               [&] { return context_.group->AllGather(stream, name, pieces); });
     });
   }
 
@@ -114,6 +121,7 @@ class SlicedWeights : public WeightStore {
   std::vector<Handover> slot_order_;
   std::vector<std::vector<int64_t>> starts_;  // [unit][segment], within the slot
   bool evaluating_ = false;
+  std::vector<bool> evicted_;  // by unit: live when an evaluation began, and not gathered since
 };
 
 }  // namespace

@@ -18,6 +18,10 @@ absl::Status CheckAddresses(const Plan& plan, const Model& model, const char* wh
         absl::StrCat("adopted ", what, ": the memory is not 64-byte aligned"));
   }
   if (addresses.empty()) return absl::OkStatus();
+  if (base == nullptr) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("adopted ", what, ": addresses are given, but no memory"));
+  }
   size_t next = 0;
   for (int u = 0; u < static_cast<int>(model.units.size()); ++u) {
     for (int p = 0; p < static_cast<int>(model.units[u].parameters.size()); ++p, ++next) {

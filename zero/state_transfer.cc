@@ -103,9 +103,10 @@ absl::Status StateTransfer::Write(State state, const Source& source) {
     return absl::InvalidArgumentError(
         "Write: gradients come from passes; weights, masters and moments can be written");
   }
+  const bool weights = state == State::kWeight || state == State::kMaster;
+  if (weights) weights_->Forget();
   for (int u = 0; u < context_->units(); ++u) {
     const int parameters = static_cast<int>(context_->unit(u).parameters.size());
-    const bool weights = state == State::kWeight || state == State::kMaster;
     const auto write = [&]() -> absl::Status {
       for (int p = 0; p < parameters; ++p) {
         ZERO_RETURN_IF_ERROR(WriteParameter(state, u, p, source));
@@ -118,7 +119,6 @@ absl::Status StateTransfer::Write(State state, const Source& source) {
       ZERO_RETURN_IF_ERROR(write());
     }
   }
-  if (state == State::kWeight || state == State::kMaster) weights_->Forget();
   return context_->arithmetic->Synchronize();
 }
 

@@ -80,8 +80,8 @@ absl::Status StepController::MakeRoom() {
     StepOutcome& oldest = *outstanding_.front();
     const bool full = static_cast<int>(outstanding_.size()) >= kStepsInFlight;
     if (!full && !oldest.Ready()) return absl::OkStatus();
-    oldest.Resolve();
     ZERO_ASSIGN_OR_RETURN(const StepResult result, oldest.Get());
+    oldest.Resolve();
     known_applied_ = result.applied_steps;
     outstanding_.pop_front();
   }

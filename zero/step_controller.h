@@ -38,7 +38,6 @@ class StepController {
   const StepScalars* scalars() const { return At<StepScalars>(layout().scalars); }
   const GroupScalars* groups() const { return At<GroupScalars>(layout().groups); }
   uint8_t* group_map() const { return At<uint8_t>(layout().group_map); }
-  int64_t steps() const { return steps_; }
 
  private:
   explicit StepController(const Context& context)

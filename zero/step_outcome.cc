@@ -47,14 +47,16 @@ absl::StatusOr<StepResult> StepOutcome::Get() {
   // Waits without the lock, so that others may ask meanwhile.
   const absl::Status reached = event->Synchronize(deadline_);
   std::lock_guard<std::mutex> lock(mutex_);
-  if (!result_.has_value()) result_ = Read(reached);
+  if (result_.has_value()) return *result_;
+  if (!event->Reached()) return Read(reached);  // too early: it may still come
+  result_ = Read(reached);
   return *result_;
 }
 
 void StepOutcome::Resolve() {
   (void)Get();
   std::lock_guard<std::mutex> lock(mutex_);
-  event_.reset();
+  if (result_.has_value()) event_.reset();
 }
 
 absl::StatusOr<StepResult> StepOutcome::Read(const absl::Status& reached) const {

@@ -1,5 +1,6 @@
 #include "zero/weight_store.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -11,31 +12,41 @@ WeightStore::WeightStore(const Context& context, SegmentBlock block)
     : context_(context), block_(std::move(block)) {
   for (int u = 0; u < context.units(); ++u) order_.emplace_back(context.device);
   data_.resize(context.units());
-  holds_.assign(context.units(), 0);
+  holders_.resize(context.units());
 }
 
-absl::Status WeightStore::Hold(int unit) {
-  ++holds_[unit];
-  return absl::OkStatus();
-}
-
-absl::Status WeightStore::Drop(int unit) {
-  if (holds_[unit] == 0) {
+absl::Status WeightStore::Drop(int unit, const Stream& stream) {
+  std::vector<std::weak_ptr<const Stream>>& holders = holders_[unit];
+  if (holders.empty()) {
     return absl::FailedPreconditionError(
         absl::StrCat("ReleaseWeights of unit '", context_.name(unit), "': it is not acquired"));
   }
-  --holds_[unit];
+  const auto held = std::find_if(holders.begin(), holders.end(), [&](const auto& holder) {
+    return holder.lock() == stream.reference().lock();
+  });
+  holders.erase(held != holders.end() ? held : holders.end() - 1);
+  return absl::OkStatus();
+}
+
+absl::Status WeightStore::EndHolds(int unit, Handover& order) {
+  for (const std::weak_ptr<const Stream>& holder : holders_[unit]) {
+    const std::shared_ptr<const Stream> stream = holder.lock();
+    if (stream != nullptr) ZERO_RETURN_IF_ERROR(order.EndRead(*stream));
+  }
   return absl::OkStatus();
 }
 
 absl::Status WeightStore::WaitForUses(const Stream& stream) {
-  for (Handover& order : order_) ZERO_RETURN_IF_ERROR(order.BeginWrite(stream));
+  for (int u = 0; u < context_.units(); ++u) {
+    ZERO_RETURN_IF_ERROR(EndHolds(u, order_[u]));
+    ZERO_RETURN_IF_ERROR(order_[u].BeginWrite(stream));
+  }
   return absl::OkStatus();
 }
 
 absl::Status WeightStore::RequireReleased(const char* verb) const {
   for (int u = 0; u < context_.units(); ++u) {
-    if (holds_[u] == 0) continue;
+    if (holders_[u].empty()) continue;
     return absl::FailedPreconditionError(absl::StrCat(
         verb, ": the weights of unit '", context_.name(u), "' are acquired and not released"));
   }

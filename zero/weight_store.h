@@ -28,13 +28,17 @@ class WeightStore {
   // Weights changed: nothing gathered before may be used again.
   virtual void Forget() {}
   // Work enqueued later on `stream` starts after every use so far, the trainer's included.
+  // Uses that were not released count with all that their stream has been given. For the
+  // destructor.
   virtual absl::Status WaitForUses(const Stream& stream);
   const SegmentBlock& block() const { return block_; }
 
  protected:
   WeightStore(const Context& context, SegmentBlock block);
-  absl::Status Hold(int unit);
-  absl::Status Drop(int unit);
+  void Hold(int unit, const Stream& stream) { holders_[unit].push_back(stream.reference()); }
+  absl::Status Drop(int unit, const Stream& stream);
+  // Ends the uses of a unit that were not released.
+  absl::Status EndHolds(int unit, Handover& order);
   // Fills data_[unit] from the start of each segment.
   void SetAddresses(int unit, const std::function<char*(int segment)>& start);
 
@@ -42,7 +46,8 @@ class WeightStore {
   SegmentBlock block_;
   std::vector<Handover> order_;                 // of the stored weights, by unit
   std::vector<std::vector<const void*>> data_;  // by unit and parameter
-  std::vector<int> holds_;                      // Acquires without Release, by unit
+  std::vector<std::vector<std::weak_ptr<const Stream>>>
+      holders_;  // Acquires without Release, by unit
 };
 
 // Stages 0 to 2: all weights on every rank. `gather_updates`: each rank updates its slice, the rest

@@ -24,6 +24,7 @@ class WholeGradients : public GradientStore {
     const bool from_slots = slots() && single_pass;
     if (slots() && !single_pass) {
       for (int u : group.units) ZERO_RETURN_IF_ERROR(AddToStored(u));
+      ZERO_RETURN_IF_ERROR(EndSlot(group, *context_.arithmetic));
     }
     if (!last_pass()) return absl::OkStatus();
     ZERO_RETURN_IF_ERROR(RunReduction(group, from_slots, /*accumulate=*/false));

@@ -34,12 +34,12 @@ class WholeWeights : public WeightStore {
 
   absl::StatusOr<Weights> Acquire(int unit, const Stream& stream) override {
     ZERO_RETURN_IF_ERROR(order_[unit].BeginRead(stream));
-    ZERO_RETURN_IF_ERROR(Hold(unit));
+    Hold(unit, stream);
     return Weights{data_[unit]};
   }
 
   absl::Status Release(int unit, const Stream& stream) override {
-    ZERO_RETURN_IF_ERROR(Drop(unit));
+    ZERO_RETURN_IF_ERROR(Drop(unit, stream));
     return order_[unit].EndRead(stream);
   }
 
