@@ -33,6 +33,7 @@ class HostEvent : public Event {
   struct Point : Gate {
     bool reached = false;  // with mutex held
     absl::Status status;   // the stream's failure at this point
+    void Reach(const absl::Status& failure);
   };
 
   explicit HostEvent(const Scheduler* scheduler, std::atomic<int64_t>* host_waits)
