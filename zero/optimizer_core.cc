@@ -30,13 +30,7 @@ absl::Status OptimizerCore::Initialise(Device* device, ProcessGroup* group,
 
   ZERO_ASSIGN_OR_RETURN(reduction_,
                         OrderedReduction::Create(device, group, plan_.reduction.call_bytes));
-  int norm_rows = 0;
-  for (const UnitLayout& unit : plan_.layout.units) {
-    for (const Segment& segment : unit.segments) {
-      norm_rows += segment.trainable && segment.elements > 0 ? 1 : 0;
-    }
-  }
-  ZERO_ASSIGN_OR_RETURN(step_, StepController::Create(context_, norm_rows));
+  ZERO_ASSIGN_OR_RETURN(step_, StepController::Create(context_));
   ZERO_ASSIGN_OR_RETURN(states_, OptimizerStates::Create(context_));
   ZERO_ASSIGN_OR_RETURN(weights_, MakeWeights(context_, adopted));
   if (adopted.weights != nullptr) ZERO_RETURN_IF_ERROR(states_->CopyWeights(*weights_));

@@ -76,13 +76,14 @@ void PlanScalars(Plan& plan) {
   int64_t longest = 0;
   for (const UnitLayout& unit : plan.layout.units) {
     for (const Segment& segment : unit.segments) {
-      if (!segment.trainable) continue;
+      if (!segment.trainable || segment.elements == 0) continue;
       ++segments;
       longest = std::max(longest, segment.slice);
     }
   }
   Arena arena;
   ScalarLayout& layout = plan.scalars;
+  layout.norm_rows = segments;
   layout.state = arena.Take(sizeof(StepState));
   layout.scalars = arena.Take(sizeof(StepScalars));
   layout.groups = arena.Take(groups * sizeof(GroupScalars));

@@ -42,11 +42,12 @@ struct ScalarLayout {
   int64_t own_norm = 0;    // RankNorm
   int64_t rank_norms = 0;  // RankNorm[world size]
   int64_t record = 0;      // StepRecord
-  int64_t partials = 0;    // NormPartial, one per trainable segment
-  int64_t bases = 0;       // int64_t, likewise
+  int64_t partials = 0;    // NormPartial[norm_rows]
+  int64_t bases = 0;       // int64_t[norm_rows]
   int64_t scratch = 0;     // NormPartial[chunks of the longest slice]
   int64_t group_map = 0;   // one byte per 64 elements of what this rank updates
   int64_t bytes = 0;
+  int64_t norm_rows = 0;  // trainable segments that are not empty, in registration order
 };
 
 struct Plan {
@@ -87,8 +88,8 @@ struct Plan {
   // x = w at A = 1, else s:
   //   stage 0: xT + sT    stage 1: xT + wT    stage 2: AwT + wT
   //   stage 3: AwT + w x elements gathered
-  // and 32 bytes of control to each other rank. Evaluation, with the units that it evicts and a later
-  // pass gathers again, and saving are counted on their own.
+  // and 32 bytes of control to each other rank. Evaluation, with the units that it evicts and a
+  // later pass gathers again, and saving are counted on their own.
   WireBytes step_wire(int64_t micro_batches) const;
 
   // Where parameter `parameter` of unit `unit` starts in adopted memory (see Adopted); the trainer

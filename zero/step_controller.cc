@@ -4,15 +4,15 @@
 #include <utility>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "device/status.h"
 #include "zero/step_outcome.h"
 
 namespace zero {
 
-absl::StatusOr<std::unique_ptr<StepController>> StepController::Create(const Context& context,
-                                                                       int norm_rows) {
+absl::StatusOr<std::unique_ptr<StepController>> StepController::Create(const Context& context) {
   std::unique_ptr<StepController> controller(new StepController(context));
-  ZERO_RETURN_IF_ERROR(controller->Initialise(norm_rows));
+  ZERO_RETURN_IF_ERROR(controller->Initialise());
   return controller;
 }
 
@@ -20,10 +20,9 @@ StepController::~StepController() {
   for (const auto& outcome : outstanding_) outcome->Resolve();
 }
 
-absl::Status StepController::Initialise(int norm_rows) {
+absl::Status StepController::Initialise() {
   const Plan& plan = *context_.plan;
   const Stream& stream = *context_.arithmetic;
-  norm_rows_ = norm_rows;
   names_ = std::make_shared<const ParameterIndex>(*context_.model, plan.layout);
   ZERO_ASSIGN_OR_RETURN(scalars_, context_.device->Allocate(
                                       layout().bytes, MemoryCategory::kScalars, "step scalars"));
@@ -88,13 +87,20 @@ absl::Status StepController::MakeRoom() {
   return absl::OkStatus();
 }
 
-void StepController::FillRows(char* staging) const {
+absl::Status StepController::FillRows(char* staging) const {
   const Config& config = context_.plan->config;
   auto* const rows = reinterpret_cast<StepRow*>(staging);
   auto* const groups = reinterpret_cast<GroupScalars*>(staging + kStepRows * sizeof(StepRow));
   for (int i = 0; i < kStepRows; ++i) {
     const int64_t count = known_applied_ + 1 + i;
     const double rate = config.schedule ? config.schedule(count) : config.learning_rate;
+    // The others cannot come yet, and may lie behind the end of the schedule.
+    const bool possible = i <= static_cast<int>(outstanding_.size());
+    if (possible && !(std::isfinite(rate) && rate >= 0)) {
+      return absl::InvalidArgumentError(absl::StrCat("Step: the schedule gives ", rate,
+                                                     " for applied step ", count,
+                                                     "; a rate is finite and not negative"));
+    }
     const double power = static_cast<double>(count);
     const bool adam = config.optimizer == OptimizerKind::kAdamW;
     const double correction1 = adam ? 1 - std::pow(config.beta1, power) : 1;
@@ -112,6 +118,7 @@ void StepController::FillRows(char* staging) const {
       row.weight_decay = static_cast<float>(config.groups[g].weight_decay);
     }
   }
+  return absl::OkStatus();
 }
 
 absl::StatusOr<Pending<StepResult>> StepController::Decide(int64_t passes, double loss_weight) {
@@ -125,7 +132,7 @@ absl::StatusOr<Pending<StepResult>> StepController::Decide(int64_t passes, doubl
 
   // Every ring entry is free again: at most kStepsInFlight = kStepRows - 1 are outstanding.
   char* const staging = staging_.bytes_at(steps_ % kStepRows * staging_stride_);
-  FillRows(staging);
+  ZERO_RETURN_IF_ERROR(FillRows(staging));
   const int64_t row_bytes = kStepRows * static_cast<int64_t>(sizeof(StepRow));
   const int64_t group_bytes = kStepRows * groups * static_cast<int64_t>(sizeof(GroupScalars));
   auto* const record = reinterpret_cast<StepRecord*>(staging + row_bytes + group_bytes);
@@ -136,7 +143,7 @@ absl::StatusOr<Pending<StepResult>> StepController::Decide(int64_t passes, doubl
 
   ZERO_RETURN_IF_ERROR(norm_order_.Write(stream, [&] {
     return CombineNorms(stream, At<NormPartial>(layout().partials), At<int64_t>(layout().bases),
-                        norm_rows_, loss_weight, own);
+                        layout().norm_rows, loss_weight, own);
   }));
   ZERO_RETURN_IF_ERROR(norm_order_.Write(communication, [&] {
     const AllGatherPiece piece{own, all, sizeof(RankNorm), sizeof(RankNorm)};

@@ -26,8 +26,7 @@ class StepOutcome;
 // kernel picks its own. Nothing waits, unless kStepsInFlight results are outstanding.
 class StepController {
  public:
-  static absl::StatusOr<std::unique_ptr<StepController>> Create(const Context& context,
-                                                                int norm_rows);
+  static absl::StatusOr<std::unique_ptr<StepController>> Create(const Context& context);
   ~StepController();  // resolves outstanding results; the streams must have drained
 
   // Enqueues everything up to and including the decision. `passes`: micro-batches of this step.
@@ -48,16 +47,16 @@ class StepController {
     return reinterpret_cast<T*>(scalars_.bytes_at(offset));
   }
   StepState* device_state() const { return At<StepState>(layout().state); }
-  absl::Status Initialise(int norm_rows);
+  absl::Status Initialise();
   // Waits until fewer than kStepsInFlight results are outstanding.
   absl::Status MakeRoom();
-  void FillRows(char* staging) const;
+  // kInvalidArgument names the count for which the schedule gave no rate.
+  absl::Status FillRows(char* staging) const;
 
   const Context& context_;
   Buffer scalars_;
   Buffer staging_;  // host: rows and records, in turn
   int64_t staging_stride_ = 0;
-  int norm_rows_ = 0;
   std::shared_ptr<const ParameterIndex> names_;
   Handover norm_order_;
   std::deque<std::shared_ptr<StepOutcome>> outstanding_;

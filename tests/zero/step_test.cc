@@ -229,6 +229,22 @@ TEST_CASE("Step: the schedule is asked for counts of applied steps, from 1", "[z
   CHECK(Get(*rank, State::kWeight, "u0.w", 1)[0] == weight);
 }
 
+TEST_CASE("Step: a schedule that gives no rate is refused, and nothing changes", "[zero][step]") {
+  LocalWorld world(1);
+  Config config = SgdConfig(3);
+  double rate = std::numeric_limits<double>::quiet_NaN();
+  config.schedule = [&](int64_t) { return rate; };
+  auto rank = Rank::Create(config, SimpleModel(2, 3), world.group(0));
+  REQUIRE_OK(rank.status());
+  REQUIRE_OK(rank->Pass(Pass::kTrainLast, [](int, int64_t) { return 2.0f; }));
+  const absl::Status refused = rank->optimizer->Step().status();
+  CHECK(absl::IsInvalidArgument(refused));
+  CHECK_THAT(std::string(refused.message()), ContainsSubstring("for applied step 1"));
+  rate = 1;
+  CHECK_OK(rank->optimizer->Step().status());
+  CHECK(Get(*rank, State::kWeight, "u0.w", 3) == std::vector<float>{-2, -2, -2});
+}
+
 TEST_CASE("Step: the loss scale is divided out", "[zero][step]") {
   LocalWorld world(1);
   Config config = SgdConfig(3);
