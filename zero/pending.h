@@ -24,7 +24,8 @@ class Pending {
   explicit Pending(std::shared_ptr<PendingSource<T>> source) : source_(std::move(source)) {}
   // Never blocks.
   bool Ready() const { return source_->Ready(); }
-  // Waits until Ready, at most until the group's deadline passes without progress.
+  // Waits until Ready. kDeadlineExceeded when twice the group's deadline passes without progress; a
+  // later Get may still succeed.
   absl::StatusOr<T> Get() { return source_->Get(); }
 
  private:

@@ -45,7 +45,8 @@ absl::StatusOr<StepResult> StepOutcome::Get() {
     event = event_;
   }
   // Waits without the lock, so that others may ask meanwhile.
-  const absl::Status reached = event->Synchronize(deadline_);
+  // Twice: a rank that is silent fails the collective at the deadline, and that error names it.
+  const absl::Status reached = event->Synchronize(2 * deadline_);
   std::lock_guard<std::mutex> lock(mutex_);
   if (result_.has_value()) return *result_;
   if (!event->Reached()) return Read(reached);  // too early: it may still come
