@@ -110,7 +110,7 @@ const FlagTable::Flag* FlagTable::Find(const std::string& name) const {
 }
 
 std::string FlagTable::Nearest(const std::string& name) const {
-  std::vector<std::string> names = {"--help"};
+  std::vector<std::string> names;
   for (const Flag& flag : flags_) names.push_back(flag.name);
   return NearestName(name, names);
 }
@@ -137,6 +137,7 @@ absl::Status FlagTable::Parse(const std::vector<std::string>& arguments) {
         continue;
       }
     }
+    if (name == "--help") return absl::InvalidArgumentError("--help takes no value");
     if (flag == nullptr) {
       return absl::InvalidArgumentError(
           absl::StrCat("unknown flag '", name, "'; the nearest is ", Nearest(name)));

@@ -17,6 +17,7 @@
 #include "examples/train/metrics.h"
 #include "examples/train/options.h"
 #include "examples/train/output_folder.h"
+#include "examples/train/overwrite.h"
 #include "examples/train/progress.h"
 #include "examples/train/run.h"
 #include "examples/train/save.h"
@@ -143,6 +144,7 @@ int Main(const std::vector<std::string>& arguments) {
     return 0;
   }
   if (usage.ok()) usage = FinishOptions(options);
+  if (usage.ok()) usage = CheckOverwrites(options);
   if (!usage.ok()) return support::Fail(kProgram, usage, support::kExitUsage);
 
   const absl::StatusOr<llama::LlamaConfig> model = OpenModel(options);

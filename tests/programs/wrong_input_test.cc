@@ -1,3 +1,6 @@
+#include <filesystem>
+#include <fstream>
+
 #include "tests/catch.h"
 #include "tests/programs/training_text.h"
 
@@ -111,6 +114,33 @@ TEST_CASE("zero-train: metrics that cannot be written are refused before the fir
     CAPTURE(metrics);
     CheckRefused(folder, {"--metrics", metrics}, 1, {"--metrics", metrics});
   }
+}
+
+TEST_CASE("zero-train: what a run reads is not written over, whatever the path to it",
+          "[programs]") {
+  const TrainingFolder folder;
+  const std::string text = folder.File("input.txt");
+  { std::ofstream(text) << std::string(5000, 'a'); }
+  std::filesystem::create_directory(folder.File("run"));
+  std::filesystem::copy_file(text, folder.File("run/config.json"));
+  std::filesystem::create_symlink(text, folder.File("link.txt"));
+  const auto refused = [&](const std::vector<std::string>& flags, const std::string& words) {
+    CAPTURE(flags);
+    const auto before = folder.Names();
+    const Outcome outcome = folder.Train(flags);
+    CHECK(outcome.status == 2);
+    CHECK(LinesOf(outcome.err) == 1);
+    CHECK_THAT(outcome.err, ContainsSubstring(words));
+    CHECK(folder.Names() == before);
+    CHECK(std::filesystem::file_size(text) == 5000);
+  };
+  refused({"--data", text, "--metrics", text}, "--metrics would write over");
+  refused({"--data", text, "--metrics", folder.File("run/../input.txt")}, "of --data");
+  refused({"--data", text, "--metrics", folder.File("link.txt")}, "of --data");
+  refused({"--data", folder.File("run/config.json"), "--output", folder.File("run")}, "of --data");
+  refused(
+      {"--data", text, "--output", folder.File("new"), "--metrics", folder.File("new/config.json")},
+      "of --metrics");
 }
 
 TEST_CASE("zero-train: a run that fails leaves earlier files as they were", "[programs]") {

@@ -1,0 +1,61 @@
+#include "examples/train/overwrite.h"
+
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+
+namespace zero::train {
+namespace {
+
+namespace fs = std::filesystem;
+
+struct NamedFile {
+  std::string flag;
+  fs::path path;
+};
+
+bool SameFile(const fs::path& a, const fs::path& b) {
+  std::error_code error;
+  if (fs::equivalent(a, b, error)) return true;  // false where one does not exist
+  return fs::weakly_canonical(a, error) == fs::weakly_canonical(b, error);
+}
+
+std::vector<NamedFile> Inputs(const Options& options) {
+  std::error_code error;
+  fs::path config = options.model;
+  if (fs::is_directory(config, error)) config /= "config.json";
+  std::vector<NamedFile> inputs = {{"--data", options.data}, {"--model", config}};
+  if (!options.evaluate_data.empty()) inputs.push_back({"--evaluate_data", options.evaluate_data});
+  return inputs;
+}
+
+std::vector<NamedFile> Targets(const Options& options) {
+  std::vector<NamedFile> targets;
+  if (!options.metrics.empty()) targets.push_back({"--metrics", options.metrics});
+  if (!options.output.empty()) {
+    for (const char* name : {"model.safetensors", "config.json"}) {
+      targets.push_back({"--output", fs::path(options.output) / name});
+    }
+  }
+  return targets;
+}
+
+}  // namespace
+
+absl::Status CheckOverwrites(const Options& options) {
+  std::vector<NamedFile> used = Inputs(options);
+  for (const NamedFile& target : Targets(options)) {
+    for (const NamedFile& other : used) {
+      if (!SameFile(target.path, other.path)) continue;
+      return absl::InvalidArgumentError(absl::StrCat(target.flag, " would write over '",
+                                                     other.path.string(), "' of ", other.flag,
+                                                     "; give it another place"));
+    }
+    used.push_back(target);
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace zero::train
