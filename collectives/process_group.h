@@ -68,6 +68,10 @@ class ProcessGroup {
   virtual void Abort(const absl::Status& reason) = 0;
   // The first failure, or OK. Never blocks. Any thread.
   virtual absl::Status Health() const = 0;
+  // Where a failed collective cannot fail its stream, as on a GPU, an aborted one lets the stream go
+  // on with undefined memory: then this is an int32 that kernels can read, and it is not 0 before
+  // that happens. Null where a failed collective fails its stream. Lives as long as the group.
+  virtual const int32_t* failure_flag() const { return nullptr; }
 
   // Calls enqueued and bytes sent so far, by name. Any thread.
   virtual TrafficTable traffic() const = 0;

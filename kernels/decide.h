@@ -41,7 +41,9 @@ struct StepState {
 struct StepRecord {
   int64_t applied_steps = 0;
   int32_t applied = 0;
-  int32_t row_missing = 0;  // 1: no row for this count, the step did nothing
+  int32_t row_missing = 0;   // 1: no row for this count, the step did nothing
+  int32_t group_failed = 0;  // 1: the norms were not exchanged, the step did nothing
+  int64_t step = 0;          // DecideArguments::step
   double gradient_norm = 0;
   double clip_coefficient = 1;
   double learning_rate = 0;
@@ -53,12 +55,14 @@ struct StepRecord {
 // With S = sum over ranks of sum_of_squares in rank order, W = the sum of loss weights where that
 // is positive, else `passes`, D = state->loss_scale x W:
 //   norm = sqrt(S) / D;   clip = min(1, clip_norm / (norm + 1e-6)), as torch.nn.utils does
-// The step applies if no element of any rank was inf or NaN; then state->applied grows by one and
-// the row with that count fills scalars and groups.
+// The step applies if no element of any rank was inf or NaN and *group_failed is 0; then
+// state->applied grows by one and the row with that count fills scalars and groups.
 struct DecideArguments {
   const RankNorm* ranks = nullptr;
   int64_t rank_count = 0;
-  double passes = 1;  // ranks x micro-batches
+  double passes = 1;                      // ranks x micro-batches
+  int64_t step = 0;                       // which call this is, for the record
+  const int32_t* group_failed = nullptr;  // ProcessGroup::failure_flag; null: 0
   const StepRow* rows = nullptr;
   const GroupScalars* row_groups = nullptr;  // [row_count][group_count]
   int64_t row_count = 0;

@@ -42,7 +42,8 @@ ZERO_HOST_DEVICE void DecideStepMath(const DecideArguments& a) {
   int64_t row = 0;
   while (row < a.row_count && a.rows[row].count != count) ++row;
   const bool found = row < a.row_count;
-  const bool apply = found && non_finite == 0;
+  const bool group_failed = a.group_failed != nullptr && *a.group_failed != 0;
+  const bool apply = found && non_finite == 0 && !group_failed;
 
   StepRecord record;
   record.loss_scale = static_cast<double>(a.state->loss_scale);
@@ -50,6 +51,8 @@ ZERO_HOST_DEVICE void DecideStepMath(const DecideArguments& a) {
   record.gradient_norm = norm;
   record.first_non_finite = first;
   record.row_missing = found ? 0 : 1;
+  record.group_failed = group_failed ? 1 : 0;
+  record.step = a.step;
   StepScalars scalars;
   scalars.divisor = static_cast<float>(divisor);
   if (found) {

@@ -31,6 +31,7 @@ absl::Status OptimizerCore::Initialise(Device* device, ProcessGroup* group,
   ZERO_ASSIGN_OR_RETURN(reduction_,
                         OrderedReduction::Create(device, group, plan_.reduction.call_bytes));
   ZERO_ASSIGN_OR_RETURN(step_, StepController::Create(context_));
+  ZERO_ASSIGN_OR_RETURN(progress_, StepProgress::Create(context_));
   ZERO_ASSIGN_OR_RETURN(states_, OptimizerStates::Create(context_));
   ZERO_ASSIGN_OR_RETURN(weights_, MakeWeights(context_, adopted));
   if (adopted.weights != nullptr) ZERO_RETURN_IF_ERROR(states_->CopyWeights(*weights_));
@@ -40,19 +41,40 @@ absl::Status OptimizerCore::Initialise(Device* device, ProcessGroup* group,
   return arithmetic_->Synchronize();
 }
 
-absl::Status OptimizerCore::Health() const {
-  if (!poison_.ok()) {
-    return absl::DataLossError(
-        absl::StrCat("a step failed halfway, load a checkpoint: ", poison_.ToString()));
+absl::Status OptimizerCore::Health() {
+  if (!failure_.ok()) return failure_;
+  for (const Stream* stream : {communication_.get(), arithmetic_.get()}) {
+    const absl::Status health = stream->Health();
+    if (!health.ok()) return Break(health);
   }
-  ZERO_RETURN_IF_ERROR(communication_->Health());
-  ZERO_RETURN_IF_ERROR(arithmetic_->Health());
   const absl::Status group = context_.group->Health();
-  if (group.ok()) return group;
-  return absl::AbortedError(absl::StrCat("the group failed before: ", group.message()));
+  if (!group.ok()) {
+    return Break(absl::AbortedError(absl::StrCat("the group failed before: ", group.message())));
+  }
+  progress_->Observe();
+  return absl::OkStatus();
 }
 
-absl::Status OptimizerCore::CheckVerb(const char* verb, int unit, const Stream& stream) const {
+absl::Status OptimizerCore::Break(const absl::Status& reason) {
+  if (!failure_.ok()) return failure_;
+  failure_ = reason;
+  // Nobody waits for this rank any more, and what is enqueued drains.
+  context_.group->Abort(absl::Status(
+      reason.code(), absl::StrCat("rank ", context_.rank(), ": ", reason.message())));
+  if (progress_->MayBeHalfDone(*step_)) {
+    failure_ = absl::DataLossError(
+        absl::StrCat("a step failed halfway, load a checkpoint: ", reason.ToString()));
+  }
+  return failure_;
+}
+
+absl::Status OptimizerCore::Guarded(const absl::Status& status) {
+  const bool misuse = absl::IsFailedPrecondition(status) || absl::IsInvalidArgument(status) ||
+                      absl::IsNotFound(status);
+  return status.ok() || misuse ? status : Break(status);
+}
+
+absl::Status OptimizerCore::CheckVerb(const char* verb, int unit, const Stream& stream) {
   ZERO_RETURN_IF_ERROR(Health());
   if (unit < 0 || unit >= context_.units()) {
     return absl::InvalidArgumentError(
@@ -71,11 +93,18 @@ absl::Status OptimizerCore::CheckVerb(const char* verb, int unit, const Stream& 
 }
 
 absl::Status OptimizerCore::FinishTrainingPass() {
-  return training() ? gradients_->FinishPass() : absl::OkStatus();
+  return training() ? Guarded(gradients_->FinishPass()) : absl::OkStatus();
+}
+
+absl::Status OptimizerCore::RequireWritten() const {
+  if (!half_written_.has_value()) return absl::OkStatus();
+  return absl::DataLossError(absl::StrCat("a Write of ", Name(*half_written_),
+                                          "s failed halfway: write them again, or start anew"));
 }
 
 absl::Status OptimizerCore::BeginPass(Pass pass) {
   ZERO_RETURN_IF_ERROR(Health());
+  ZERO_RETURN_IF_ERROR(RequireWritten());
   ZERO_RETURN_IF_ERROR(weights_->RequireReleased("BeginPass"));
   if (last_pass_begun_ && pass != Pass::kEvaluate) {
     return absl::FailedPreconditionError(
@@ -93,12 +122,14 @@ absl::Status OptimizerCore::BeginPass(Pass pass) {
 
 absl::StatusOr<Weights> OptimizerCore::AcquireWeights(int unit, const Stream& stream) {
   ZERO_RETURN_IF_ERROR(CheckVerb("AcquireWeights", unit, stream));
-  return weights_->Acquire(unit, stream);
+  absl::StatusOr<Weights> weights = weights_->Acquire(unit, stream);
+  ZERO_RETURN_IF_ERROR(Guarded(weights.status()));
+  return weights;
 }
 
 absl::Status OptimizerCore::ReleaseWeights(int unit, const Stream& stream) {
   ZERO_RETURN_IF_ERROR(CheckVerb("ReleaseWeights", unit, stream));
-  return weights_->Release(unit, stream);
+  return Guarded(weights_->Release(unit, stream));
 }
 
 absl::StatusOr<Gradients> OptimizerCore::AcquireGradients(int unit, const Stream& stream) {
@@ -107,7 +138,9 @@ absl::StatusOr<Gradients> OptimizerCore::AcquireGradients(int unit, const Stream
     return absl::FailedPreconditionError(absl::StrCat(
         "AcquireGradients of unit '", context_.name(unit), "': an evaluation has no gradients"));
   }
-  return gradients_->Acquire(unit, stream);
+  absl::StatusOr<Gradients> gradients = gradients_->Acquire(unit, stream);
+  ZERO_RETURN_IF_ERROR(Guarded(gradients.status()));
+  return gradients;
 }
 
 absl::Status OptimizerCore::ReduceGradients(int unit, const Stream& stream,
@@ -117,7 +150,7 @@ absl::Status OptimizerCore::ReduceGradients(int unit, const Stream& stream,
     return absl::FailedPreconditionError(absl::StrCat(
         "ReduceGradients of unit '", context_.name(unit), "': an evaluation has no gradients"));
   }
-  return gradients_->Reduce(unit, stream, unwritten);
+  return Guarded(gradients_->Reduce(unit, stream, unwritten));
 }
 
 absl::StatusOr<Pending<StepResult>> OptimizerCore::Step(double loss_weight) {
@@ -133,10 +166,10 @@ absl::StatusOr<Pending<StepResult>> OptimizerCore::Step(double loss_weight) {
   }
   ZERO_RETURN_IF_ERROR(FinishTrainingPass());
   pass_.reset();
-  ZERO_ASSIGN_OR_RETURN(Pending<StepResult> result, step_->Decide(training_passes_, loss_weight));
+  absl::StatusOr<Pending<StepResult>> result = step_->Decide(training_passes_, loss_weight);
+  ZERO_RETURN_IF_ERROR(Guarded(result.status()));
   // From here on the device may change weights.
-  poison_ = UpdateAll();
-  ZERO_RETURN_IF_ERROR(poison_);
+  ZERO_RETURN_IF_ERROR(Guarded(UpdateAll()));
   gradients_->EndStep();
   weights_->Forget();
   training_passes_ = 0;
@@ -149,7 +182,7 @@ absl::Status OptimizerCore::UpdateAll() {
   for (int u = 0; u < context_.units(); ++u) {
     ZERO_RETURN_IF_ERROR(states_->Update(u, *weights_, *gradients_, *step_));
   }
-  return absl::OkStatus();
+  return progress_->Mark(step_->decided());
 }
 
 absl::Status OptimizerCore::BeginTransfer(const char* verb, State state) {
@@ -171,17 +204,24 @@ absl::Status OptimizerCore::BeginTransfer(const char* verb, State state) {
 
 absl::Status OptimizerCore::Write(State state, const Source& source) {
   ZERO_RETURN_IF_ERROR(BeginTransfer("Write", state == State::kGradient ? State::kWeight : state));
-  return transfer_->Write(state, source);
+  if (half_written_.has_value() && *half_written_ != state) return RequireWritten();
+  half_written_ = state;
+  const absl::Status written = transfer_->Write(state, source);
+  // A state that cannot be written is refused before anything changes.
+  if (written.ok() || state == State::kGradient) half_written_.reset();
+  return written;
 }
 
 absl::Status OptimizerCore::Read(State state, const Sink& sink) {
+  ZERO_RETURN_IF_ERROR(RequireWritten());
   ZERO_RETURN_IF_ERROR(BeginTransfer("Read", state));
   return transfer_->Read(state, sink);
 }
 
 absl::Status OptimizerCore::Gather(State state, const std::string& name, absl::Span<float> out) {
+  ZERO_RETURN_IF_ERROR(RequireWritten());
   ZERO_RETURN_IF_ERROR(BeginTransfer("Gather", state));
-  return transfer_->Gather(state, name, out);
+  return Guarded(transfer_->Gather(state, name, out));
 }
 
 absl::Status OptimizerCore::Finish() {

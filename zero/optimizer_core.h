@@ -11,6 +11,7 @@
 #include "zero/sharded_optimizer.h"
 #include "zero/state_transfer.h"
 #include "zero/step_controller.h"
+#include "zero/step_progress.h"
 #include "zero/weight_store.h"
 
 namespace zero {
@@ -49,12 +50,18 @@ class OptimizerCore : public ShardedOptimizer {
                                                                        const Adopted& adopted) = 0;
 
  private:
-  // The first error so far.
-  absl::Status Health() const;
-  absl::Status CheckVerb(const char* verb, int unit, const Stream& stream) const;
+  // The first error so far. Waits only for what a failure leaves to drain.
+  absl::Status Health();
+  // What a verb ends with. Misuse is found before anything is enqueued; any other error leaves half
+  // a verb behind, and the other ranks wait for the rest of it.
+  absl::Status Guarded(const absl::Status& status);
+  // Aborts the group and finds out what the failure left. Returns the error from now on.
+  absl::Status Break(const absl::Status& reason);
+  absl::Status CheckVerb(const char* verb, int unit, const Stream& stream);
   // Between passes; then waits for the device.
   absl::Status BeginTransfer(const char* verb, State state);
   absl::Status FinishTrainingPass();
+  absl::Status RequireWritten() const;
   absl::Status UpdateAll();
   bool training() const { return pass_.has_value() && *pass_ != Pass::kEvaluate; }
 
@@ -64,6 +71,7 @@ class OptimizerCore : public ShardedOptimizer {
   Context context_;
   std::optional<OrderedReduction> reduction_;
   std::unique_ptr<StepController> step_;
+  std::optional<StepProgress> progress_;
   std::optional<OptimizerStates> states_;
   std::unique_ptr<WeightStore> weights_;
   std::unique_ptr<GradientStore> gradients_;
@@ -74,7 +82,8 @@ class OptimizerCore : public ShardedOptimizer {
   std::optional<Pass> pass_;     // the pass that has begun, until Step
   int64_t training_passes_ = 0;  // since the last Step
   bool last_pass_begun_ = false;
-  absl::Status poison_;  // what failed after a step's point of no return
+  absl::Status failure_;  // the first; kDataLoss if a step may be half done
+  std::optional<State> half_written_;
 };
 
 }  // namespace zero

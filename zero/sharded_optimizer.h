@@ -81,6 +81,10 @@ using Source = std::function<absl::Status(const Parameter&, int64_t first, absl:
 using Sink =
     std::function<absl::Status(const Parameter&, int64_t first, absl::Span<const float> values)>;
 
+// After an error that is not misuse, of a verb or of the work that it enqueued, the group is dead,
+// and every later verb returns that error: kDataLoss if a step may have changed something and not
+// all, so that only older state is whole; otherwise weights, masters and moments are as before the
+// step. Misuse (kInvalidArgument, kFailedPrecondition, kNotFound) changes nothing.
 class ShardedOptimizer {
  public:
   // [C] Allocates everything that training will need, as MakePlan says, and zeroes it. `device` and
@@ -130,7 +134,8 @@ class ShardedOptimizer {
   // Write asks `source` for what this rank stores. kWeight: rounds to the working dtype and makes
   // the masters from that; kMaster: sets the masters and rounds them to the weights. The two are
   // the same for fp32 parameters. `source` must give every rank the same value for an element.
-  // kGradient: kInvalidArgument.
+  // kGradient: kInvalidArgument. When it fails, `source` included, what was to be written is half
+  // changed: everything but writing it again is kDataLoss.
   virtual absl::Status Write(State state, const Source& source) = 0;  // [C]
   // Calls `sink` with what this rank owns: its slice of every unit, frozen weights included. Each
   // element is owned by one rank. kGradient is collective, as Gather is: units that the pass left

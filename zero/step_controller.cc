@@ -154,6 +154,8 @@ absl::StatusOr<Pending<StepResult>> StepController::Decide(int64_t passes, doubl
     arguments.ranks = all;
     arguments.rank_count = context_.group->size();
     arguments.passes = static_cast<double>(passes * context_.group->size());
+    arguments.step = steps_ + 1;
+    arguments.group_failed = context_.group->failure_flag();
     arguments.rows = At<StepRow>(layout().rows);
     arguments.row_groups = At<GroupScalars>(layout().row_groups);
     arguments.row_count = kStepRows;
@@ -162,6 +164,8 @@ absl::StatusOr<Pending<StepResult>> StepController::Decide(int64_t passes, doubl
     arguments.scalars = At<StepScalars>(layout().scalars);
     arguments.groups = At<GroupScalars>(layout().groups);
     arguments.record = At<StepRecord>(layout().record);
+    // Even if this fails, it may have been enqueued.
+    decided_ = arguments.step;
     return DecideStep(stream, arguments);
   }));
   ZERO_RETURN_IF_ERROR(
@@ -172,6 +176,16 @@ absl::StatusOr<Pending<StepResult>> StepController::Decide(int64_t passes, doubl
   outstanding_.push_back(std::make_shared<StepOutcome>(std::move(event), record, steps_,
                                                        context_.group->deadline(), names_));
   return Pending<StepResult>(outstanding_.back());
+}
+
+absl::StatusOr<StepRecord> StepController::LastRecord() const {
+  StepRecord record;
+  ZERO_ASSIGN_OR_RETURN(std::unique_ptr<Stream> stream,
+                        context_.device->CreateStream("last-record"));
+  ZERO_RETURN_IF_ERROR(context_.device->Copy(*stream, &record, At<StepRecord>(layout().record),
+                                             sizeof(StepRecord)));
+  ZERO_RETURN_IF_ERROR(stream->Synchronize());
+  return record;
 }
 
 }  // namespace zero

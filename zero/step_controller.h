@@ -32,6 +32,12 @@ class StepController {
   // Enqueues everything up to and including the decision. `passes`: micro-batches of this step.
   absl::StatusOr<Pending<StepResult>> Decide(int64_t passes, double loss_weight);
 
+  // Steps whose decision was enqueued.
+  int64_t decided() const { return decided_; }
+  // What the last decision that has run left on the device, read over a stream of its own: also
+  // when those of the optimizer have failed. They must have drained. Waits.
+  absl::StatusOr<StepRecord> LastRecord() const;
+
   NormMemory norms() const;
   const float* loss_scale() const { return &device_state()->loss_scale; }
   const StepScalars* scalars() const { return At<StepScalars>(layout().scalars); }
@@ -61,6 +67,7 @@ class StepController {
   Handover norm_order_;
   std::deque<std::shared_ptr<StepOutcome>> outstanding_;
   int64_t steps_ = 0;
+  int64_t decided_ = 0;
   int64_t known_applied_ = 0;  // applied steps of the newest result that has arrived
 };
 

@@ -64,6 +64,10 @@ absl::StatusOr<StepResult> StepOutcome::Read(const absl::Status& reached) const 
   if (!reached.ok()) {
     return absl::Status(reached.code(), absl::StrCat("step ", step_, ": ", reached.message()));
   }
+  if (record_->group_failed != 0) {
+    return absl::AbortedError(absl::StrCat(
+        "step ", step_, ": the group failed before the norms were exchanged; nothing changed"));
+  }
   if (record_->row_missing != 0) {
     return absl::InternalError(absl::StrCat("step ", step_, ": no schedule row for applied step ",
                                             record_->applied_steps + 1));

@@ -9,6 +9,7 @@
 #include "device/host_device.h"
 #include "device/status.h"
 #include "kernels/bfloat16_math.h"
+#include "tests/zero/device_toy.h"
 #include "zero/initializer.h"
 
 namespace zero::test {
@@ -27,21 +28,30 @@ void Store(void* data, DType type, int64_t i, float value) {
   }
 }
 
-// What one use in one micro-batch contributes to one parameter.
-std::vector<float> MakeGradient(const ToyRun& run, const Parameter& parameter, int rank, int step,
-                                int micro, const std::function<float(int64_t)>& weight) {
+float WeightFactor(const ToyRun& run) { return run.exact_gradients ? 0.0f : 0.5f; }
+
+// What one use in one micro-batch contributes to one parameter, besides WeightFactor x weight.
+std::vector<float> MakeValues(const ToyRun& run, const Parameter& parameter, int rank, int step,
+                              int micro) {
   std::vector<float> gradient(static_cast<size_t>(ElementCount(parameter)));
   if (run.skip_step >= 0 && step >= run.skip_step) ++step;
   const std::string name = absl::StrCat(parameter.name, "/", rank, "/", step, "/", micro);
   FillNormal(17, name, 0, 1.0f, absl::MakeSpan(gradient));
-  for (size_t i = 0; i < gradient.size(); ++i) {
-    if (run.exact_gradients) {
-      gradient[i] = std::nearbyint(gradient[i] * 4);  // small integers
-    } else {
-      gradient[i] += 0.5f * weight(static_cast<int64_t>(i));
-    }
+  if (run.exact_gradients) {
+    // Small integers, and no -0: adding it to 0 gives 0.
+    for (float& value : gradient) value = std::nearbyint(value * 4) + 0.0f;
   }
   if (run.spoil) run.spoil(rank, step, gradient);
+  return gradient;
+}
+
+std::vector<float> MakeGradient(const ToyRun& run, const Parameter& parameter, int rank, int step,
+                                int micro, const std::function<float(int64_t)>& weight) {
+  std::vector<float> gradient = MakeValues(run, parameter, rank, step, micro);
+  const float factor = WeightFactor(run);
+  for (size_t i = 0; i < gradient.size(); ++i) {
+    gradient[i] += factor * weight(static_cast<int64_t>(i));
+  }
   return gradient;
 }
 
@@ -66,12 +76,20 @@ class Trainer {
   ProcessGroup* const group_;
   Device* const device_;
   std::unique_ptr<Stream> stream_;
+  std::unique_ptr<DeviceToy> device_toy_;  // where the device is not the host
   std::unique_ptr<ShardedOptimizer> optimizer_;
 };
 
 absl::Status Trainer::Forward(int unit) {
   ZERO_ASSIGN_OR_RETURN(const Weights weights, optimizer_->AcquireWeights(unit, *stream_));
   const Unit* const description = &optimizer_->model().units[unit];
+  if (device_toy_ != nullptr) {
+    for (size_t p = 0; p < description->parameters.size(); ++p) {
+      ZERO_RETURN_IF_ERROR(
+          device_toy_->Check(*stream_, description->parameters[p], weights.data[p]));
+    }
+    return optimizer_->ReleaseWeights(unit, *stream_);
+  }
   ZERO_RETURN_IF_ERROR(stream_->Enqueue("forward", [=]() -> absl::Status {
     for (size_t p = 0; p < description->parameters.size(); ++p) {
       const Parameter& parameter = description->parameters[p];
@@ -92,6 +110,19 @@ absl::Status Trainer::Backward(int unit, int step, int micro, bool reduce) {
   const Unit* const description = &optimizer_->model().units[unit];
   std::vector<int> unwritten;
   if (unit == run_.unwritten_unit) unwritten.push_back(run_.unwritten_parameter);
+  if (device_toy_ != nullptr) {
+    for (size_t p = 0; p < description->parameters.size(); ++p) {
+      const Parameter& parameter = description->parameters[p];
+      if (!parameter.trainable) continue;
+      if (unit == run_.unwritten_unit && static_cast<int>(p) == run_.unwritten_parameter) continue;
+      ZERO_RETURN_IF_ERROR(device_toy_->Backward(
+          *stream_, parameter, weights.data[p], WeightFactor(run_),
+          MakeValues(run_, parameter, group_->rank(), step, micro), gradients.data[p],
+          gradients.accumulate));
+    }
+    if (reduce) ZERO_RETURN_IF_ERROR(optimizer_->ReduceGradients(unit, *stream_, unwritten));
+    return optimizer_->ReleaseWeights(unit, *stream_);
+  }
   const auto backward = [=, this]() -> absl::Status {
     for (size_t p = 0; p < description->parameters.size(); ++p) {
       const Parameter& parameter = description->parameters[p];
@@ -171,6 +202,9 @@ absl::Status Trainer::GatherAll(Outcome* outcome) {
 
 absl::Status Trainer::Train(Outcome* outcome) {
   ZERO_ASSIGN_OR_RETURN(stream_, device_->CreateStream(absl::StrCat("toy-", group_->rank())));
+  if (device_->kind() != DeviceKind::kHost) {
+    ZERO_ASSIGN_OR_RETURN(device_toy_, DeviceToy::Create(device_, run_.model));
+  }
   ZERO_ASSIGN_OR_RETURN(
       optimizer_, ShardedOptimizer::Create(run_.config, run_.model, device_, group_, run_.adopted));
   outcome->plan = optimizer_->plan();
@@ -195,6 +229,10 @@ absl::Status Trainer::Train(Outcome* outcome) {
     outcome->steps.push_back(std::move(value));
   }
   ZERO_RETURN_IF_ERROR(optimizer_->Finish());
+  if (device_toy_ != nullptr) {
+    ZERO_RETURN_IF_ERROR(stream_->Synchronize());
+    ZERO_RETURN_IF_ERROR(device_toy_->Checked());
+  }
   outcome->memory = device_->memory();
   return GatherAll(outcome);
 }
@@ -241,22 +279,39 @@ Source InitialValues() {
   };
 }
 
+Backend HostBackend() {
+  Backend backend;
+  backend.name = "host";
+  backend.make_device = [](int) { return std::make_unique<HostDevice>(); };
+  backend.run_ranks = [](int ranks, absl::Duration deadline,
+                         const std::function<absl::Status(ProcessGroup*)>& body) {
+    LocalWorld world(ranks, deadline);
+    return RunRanks(world, body);
+  };
+  return backend;
+}
+
 Outcome RunToy(const ToyRun& run) {
-  LocalWorld world(run.ranks, run.deadline);
-  std::vector<std::unique_ptr<HostDevice>> devices;
-  for (int r = 0; r < run.ranks; ++r) {
-    HostDevice::Options options;
-    options.hook = run.hook;
-    devices.push_back(std::make_unique<HostDevice>(options));
+  Backend backend = run.backend;
+  if (run.hook) {
+    backend.make_device = [&run](int) {
+      HostDevice::Options options;
+      options.hook = run.hook;
+      return std::make_unique<HostDevice>(options);
+    };
   }
+  std::vector<std::unique_ptr<Device>> devices(static_cast<size_t>(run.ranks));
   std::vector<Outcome> outcomes(static_cast<size_t>(run.ranks));
   Outcome result;
-  const absl::Status status = RunRanks(world, [&](ProcessGroup* group) {
-    Trainer trainer(run, group, devices[group->rank()].get());
-    const absl::Status trained = trainer.Train(&outcomes[group->rank()]);
+  const auto train = [&](ProcessGroup* group) -> absl::Status {
+    const int rank = group->rank();
+    ZERO_ASSIGN_OR_RETURN(devices[rank], backend.make_device(rank));
+    Trainer trainer(run, group, devices[rank].get());
+    const absl::Status trained = trainer.Train(&outcomes[rank]);
     if (!trained.ok()) group->Abort(trained);
     return trained;
-  });
+  };
+  const absl::Status status = backend.run_ranks(run.ranks, run.deadline, train);
   for (int r = 1; r < run.ranks && status.ok(); ++r) {
     if (SameState(outcomes[0], outcomes[r])) continue;
     outcomes[0].status = absl::InternalError(absl::StrCat(
@@ -265,6 +320,7 @@ Outcome RunToy(const ToyRun& run) {
   result = std::move(outcomes[0]);
   if (!status.ok()) result.status = status;
   for (const auto& device : devices) {
+    if (device == nullptr) continue;
     for (const MemoryUse& use : device->memory()) result.live_bytes_left += use.current;
   }
   return result;

@@ -11,6 +11,7 @@
 #include "absl/status/statusor.h"
 #include "collectives/local_group.h"
 #include "device/scheduler.h"
+#include "tests/zero/backend.h"
 #include "zero/sharded_optimizer.h"
 
 namespace zero::test {
@@ -31,7 +32,8 @@ struct ToyRun {
   int skip_step = -1;             // from this step on, gradients are those of the next one
   bool evaluate_between = false;  // evaluation passes before and after every step
   int evaluate_within = 0;        // evaluation passes between micro-batches
-  OperationHook hook;             // for every device
+  Backend backend = HostBackend();
+  OperationHook hook;  // for every device of the host backend
   std::function<double(int rank, int step)> loss_weight;                        // null: none
   std::function<void(int rank, int step, std::vector<float>& gradient)> spoil;  // per parameter
   Adopted adopted;

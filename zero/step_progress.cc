@@ -1,0 +1,71 @@
+#include "zero/step_progress.h"
+
+#include <algorithm>
+
+#include "device/status.h"
+#include "zero/step_controller.h"
+
+namespace zero {
+
+absl::StatusOr<StepProgress> StepProgress::Create(const Context& context) {
+  StepProgress progress(&context);
+  for (Marks& marks : progress.ring_) {
+    ZERO_ASSIGN_OR_RETURN(marks.arithmetic, context.device->CreateEvent());
+    ZERO_ASSIGN_OR_RETURN(marks.communication, context.device->CreateEvent());
+  }
+  return progress;
+}
+
+absl::Status StepProgress::Mark(int64_t step) {
+  Marks& marks = ring_[step % kStepRows];
+  complete_ = std::max(complete_, marks.step);
+  marks.step = 0;
+  ZERO_RETURN_IF_ERROR(marks.arithmetic->Record(*context_->arithmetic));
+  ZERO_RETURN_IF_ERROR(marks.communication->Record(*context_->communication));
+  marks.step = step;
+  return absl::OkStatus();
+}
+
+bool StepProgress::Complete(int64_t step) const {
+  if (step <= complete_) return true;
+  const Marks& marks = ring_[step % kStepRows];
+  if (marks.step != step) return false;
+  for (const Event* event : {marks.arithmetic.get(), marks.communication.get()}) {
+    if (!event->Reached() || !event->Synchronize(absl::ZeroDuration()).ok()) return false;
+  }
+  return true;
+}
+
+void StepProgress::Observe() {
+  if (context_->group->failure_flag() == nullptr) return;
+  while (Complete(complete_ + 1)) {
+    // The events may have been reached because the group was aborted.
+    if (!context_->group->Health().ok()) return;
+    ++complete_;
+  }
+}
+
+absl::Status StepProgress::Drain() const {
+  for (const Stream* stream : {context_->communication, context_->arithmetic}) {
+    ZERO_ASSIGN_OR_RETURN(std::unique_ptr<Event> event, context_->device->CreateEvent());
+    ZERO_RETURN_IF_ERROR(event->Record(*stream));
+    const absl::Status reached = event->Synchronize(2 * context_->group->deadline());
+    if (!event->Reached()) return reached;
+  }
+  return absl::OkStatus();
+}
+
+bool StepProgress::MayBeHalfDone(const StepController& controller) {
+  const int64_t newest = controller.decided();
+  if (newest <= complete_) return false;
+  const bool drained = Drain().ok();
+  const bool streams_tell = context_->group->failure_flag() == nullptr;
+  if (streams_tell && Complete(newest)) return false;
+  if (!drained) return true;
+  const absl::StatusOr<StepRecord> record = controller.LastRecord();
+  if (!record.ok()) return true;
+  if (record->applied == 0 || record->step <= complete_) return false;
+  return !streams_tell || !Complete(record->step);
+}
+
+}  // namespace zero
