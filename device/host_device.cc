@@ -46,7 +46,8 @@ HostDevice::HostDevice(Options options) : options_(std::move(options)) {
 
 absl::StatusOr<std::unique_ptr<Stream>> HostDevice::CreateStream(const std::string& name) {
   try {
-    return std::make_unique<HostStream>(this, name, scheduler_.CreateQueue(name, options_.hook));
+    return std::make_unique<HostStream>(this, name, scheduler_.CreateQueue(name, options_.hook),
+                                        &scheduler_, &host_waits_);
   } catch (const std::system_error& error) {
     return absl::ResourceExhaustedError(
         absl::StrCat("stream '", name, "': no thread for it: ", error.what()));

@@ -20,8 +20,13 @@ uint64_t NextStreamId() {
 
 Stream::Stream() : id_(NextStreamId()) {}
 
-HostStream::HostStream(Device* device, std::string name, std::unique_ptr<OperationQueue> queue)
-    : device_(device), name_(std::move(name)), queue_(std::move(queue)) {}
+HostStream::HostStream(Device* device, std::string name, std::unique_ptr<OperationQueue> queue,
+                       const Scheduler* scheduler, std::atomic<int64_t>* host_waits)
+    : device_(device),
+      name_(std::move(name)),
+      queue_(std::move(queue)),
+      scheduler_(scheduler),
+      host_waits_(host_waits) {}
 
 absl::Status HostStream::Enqueue(Operation operation) const {
   queue_->Push(std::move(operation));
@@ -54,9 +59,10 @@ absl::Status HostStream::Wait(const Event& event) const {
 }
 
 absl::Status HostStream::Synchronize() const {
-  ZERO_ASSIGN_OR_RETURN(std::unique_ptr<Event> event, device_->CreateEvent());
-  ZERO_RETURN_IF_ERROR(event->Record(*this));
-  return event->Synchronize(absl::InfiniteDuration());
+  // Not through Enqueue: whatever goes wrong there, memory is safe after this.
+  HostEvent event(scheduler_, host_waits_);
+  queue_->Push(event.NewPoint());
+  return event.Synchronize(absl::InfiniteDuration());
 }
 
 void HostEvent::Point::Reach(const absl::Status& failure) {
@@ -69,6 +75,13 @@ void HostEvent::Point::Reach(const absl::Status& failure) {
 }
 
 absl::Status HostEvent::Record(const Stream& stream) {
+  std::shared_ptr<Point> before = std::move(point_);
+  const absl::Status enqueued = stream.Enqueue(NewPoint());
+  if (!enqueued.ok()) point_ = std::move(before);
+  return enqueued;
+}
+
+Operation HostEvent::NewPoint() {
   auto point = std::make_shared<Point>();
   Operation record;
   record.name = "record";
@@ -77,11 +90,10 @@ absl::Status HostEvent::Record(const Stream& stream) {
     return absl::OkStatus();
   };
   record.skip = [point](const absl::Status& failure) { point->Reach(failure); };
-  ZERO_RETURN_IF_ERROR(stream.Enqueue(std::move(record)));
   // Moved: dropping a reference here would synchronise the caller with the stream by chance, and
   // ThreadSanitizer would miss an event that was forgotten.
   point_ = std::move(point);
-  return absl::OkStatus();
+  return record;
 }
 
 bool HostEvent::Reached() const {

@@ -12,7 +12,8 @@ namespace zero {
 
 class HostStream : public Stream {
  public:
-  HostStream(Device* device, std::string name, std::unique_ptr<OperationQueue> queue);
+  HostStream(Device* device, std::string name, std::unique_ptr<OperationQueue> queue,
+             const Scheduler* scheduler, std::atomic<int64_t>* host_waits);
 
   Device& device() const override { return *device_; }
   const std::string& name() const override { return name_; }
@@ -25,6 +26,8 @@ class HostStream : public Stream {
   Device* const device_;
   const std::string name_;
   const std::unique_ptr<OperationQueue> queue_;
+  const Scheduler* const scheduler_;
+  std::atomic<int64_t>* const host_waits_;
 };
 
 class HostEvent : public Event {
@@ -40,6 +43,8 @@ class HostEvent : public Event {
       : scheduler_(scheduler), host_waits_(host_waits) {}
 
   absl::Status Record(const Stream& stream) override;
+  // The operation that reaches the event's new point.
+  Operation NewPoint();
   bool recorded() const override { return point_ != nullptr; }
   bool Reached() const override;
   absl::Status Synchronize(absl::Duration timeout) const override;

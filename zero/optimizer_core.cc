@@ -214,8 +214,14 @@ absl::Status OptimizerCore::Write(State state, const Source& source) {
 
 absl::Status OptimizerCore::Read(State state, const Sink& sink) {
   ZERO_RETURN_IF_ERROR(RequireWritten());
-  ZERO_RETURN_IF_ERROR(BeginTransfer("Read", state));
-  return transfer_->Read(state, sink);
+  const absl::Status begun = BeginTransfer("Read", state);
+  if (begun.ok()) return transfer_->Read(state, *arithmetic_, sink);
+  const bool whole = !failure_.ok() && !absl::IsDataLoss(failure_);
+  if (!whole || state == State::kGradient) return begun;
+  // The streams that failed have drained.
+  ZERO_ASSIGN_OR_RETURN(std::unique_ptr<Stream> stream,
+                        context_.device->CreateStream("read-after-failure"));
+  return transfer_->Read(state, *stream, sink);
 }
 
 absl::Status OptimizerCore::Gather(State state, const std::string& name, absl::Span<float> out) {

@@ -173,17 +173,18 @@ absl::StatusOr<const float*> StateTransfer::Fetch(const Stream& stream, const vo
   return host_values_.as<float>();
 }
 
-absl::Status StateTransfer::Read(State state, const Sink& sink) {
+absl::Status StateTransfer::Read(State state, const Stream& stream, const Sink& sink) {
   for (int u = 0; u < context_->units(); ++u) {
     const int parameters = static_cast<int>(context_->unit(u).parameters.size());
     for (int p = 0; p < parameters; ++p) {
-      ZERO_RETURN_IF_ERROR(ReadParameter(state, u, p, sink));
+      ZERO_RETURN_IF_ERROR(ReadParameter(state, u, p, stream, sink));
     }
   }
   return absl::OkStatus();
 }
 
-absl::Status StateTransfer::ReadParameter(State state, int unit, int p, const Sink& sink) {
+absl::Status StateTransfer::ReadParameter(State state, int unit, int p, const Stream& stream,
+                                          const Sink& sink) {
   const Run& run = context_->unit(unit).parameters[p];
   const Segment& segment = context_->unit(unit).segments[run.segment];
   const Place place = Find(state, unit, run.segment);
@@ -195,8 +196,8 @@ absl::Status StateTransfer::ReadParameter(State state, int unit, int p, const Si
     const int64_t n = std::min(kTransferElements, to - first);
     const int64_t shift = place.sliced ? own : 0;
     ZERO_ASSIGN_OR_RETURN(const float* values,
-                          Fetch(*context_->arithmetic,
-                                place.data + (first - shift) * SizeOf(place.type), place.type, n));
+                          Fetch(stream, place.data + (first - shift) * SizeOf(place.type),
+                                place.type, n));
     ZERO_RETURN_IF_ERROR(sink(context_->model->units[unit].parameters[p], first - run.first,
                               absl::MakeConstSpan(values, n)));
   }

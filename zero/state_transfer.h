@@ -20,7 +20,7 @@ class StateTransfer {
 
   // See ShardedOptimizer.
   absl::Status Write(State state, const Source& source);
-  absl::Status Read(State state, const Sink& sink);
+  absl::Status Read(State state, const Stream& stream, const Sink& sink);
   absl::Status Gather(State state, const std::string& name, absl::Span<float> out);
 
  private:
@@ -36,7 +36,8 @@ class StateTransfer {
 
   Place Find(State state, int unit, int segment) const;
   absl::Status WriteParameter(State state, int unit, int parameter, const Source& source);
-  absl::Status ReadParameter(State state, int unit, int parameter, const Sink& sink);
+  absl::Status ReadParameter(State state, int unit, int parameter, const Stream& stream,
+                             const Sink& sink);
   absl::Status GatherParameter(State state, int unit, int parameter, absl::Span<float> out);
   // Device to host, as fp32 in staging; waits.
   absl::StatusOr<const float*> Fetch(const Stream& stream, const void* from, DType type, int64_t n);

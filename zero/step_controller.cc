@@ -61,13 +61,18 @@ absl::Status StepController::Initialise() {
       }
     }
   }
-  ZERO_RETURN_IF_ERROR(context_.device->Copy(stream, device_state(), &state, sizeof(state)));
-  ZERO_RETURN_IF_ERROR(context_.device->Copy(stream, At<int64_t>(layout().bases), bases.data(),
-                                             static_cast<int64_t>(bases.size() * sizeof(int64_t))));
-  ZERO_RETURN_IF_ERROR(
-      context_.device->Copy(stream, group_map(), map.data(), static_cast<int64_t>(map.size())));
-  // The copies read memory of this function.
-  return stream.Synchronize();
+  const auto upload = [&]() -> absl::Status {
+    ZERO_RETURN_IF_ERROR(context_.device->Copy(stream, device_state(), &state, sizeof(state)));
+    ZERO_RETURN_IF_ERROR(
+        context_.device->Copy(stream, At<int64_t>(layout().bases), bases.data(),
+                              static_cast<int64_t>(bases.size() * sizeof(int64_t))));
+    return context_.device->Copy(stream, group_map(), map.data(),
+                                 static_cast<int64_t>(map.size()));
+  };
+  const absl::Status enqueued = upload();
+  // The copies read memory of this function, also when the last of them failed.
+  const absl::Status copied = stream.Synchronize();
+  return enqueued.ok() ? copied : enqueued;
 }
 
 NormMemory StepController::norms() const {
