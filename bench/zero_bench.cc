@@ -14,13 +14,14 @@ struct Entry {
   Subcommand run;
 };
 constexpr Entry kSubcommands[] = {
+    {"collectives", "the collectives of a step, with the flags of nccl-tests", RunCollectives},
     {"kernels", "the kernels of a step, against the speed of the memory", RunKernels},
     {"stages", "stages 0 to 3 side by side: bytes, wire and time of a step", RunStages},
 };
 
 void PrintHelp() {
   std::printf("usage: zero-bench SUBCOMMAND [FLAGS]\n\nsubcommands:\n");
-  for (const Entry& entry : kSubcommands) std::printf("  %-10s %s\n", entry.name, entry.meaning);
+  for (const Entry& entry : kSubcommands) std::printf("  %-12s %s\n", entry.name, entry.meaning);
   std::printf("\nzero-bench SUBCOMMAND --help lists its flags.\n");
 }
 

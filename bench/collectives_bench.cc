@@ -1,0 +1,317 @@
+// zero-bench collectives: the collectives of a step with the flags and columns of nccl-tests,
+// beside plain copies of the same bytes by the same number of threads in the same run.
+#include <algorithm>
+#include <cstdio>
+#include <cstring>
+#include <fstream>
+#include <map>
+#include <memory>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "bench/collective_rank.h"
+#include "bench/machine.h"
+#include "bench/samples.h"
+#include "bench/subcommand.h"
+#include "collectives/local_group.h"
+#include "device/host_device.h"
+#include "device/status.h"
+#include "examples/support/flags.h"
+
+namespace zero::bench {
+namespace {
+
+struct Options {
+  std::string minbytes = "64K";
+  std::string maxbytes = "16M";
+  int64_t stepfactor = 4;
+  int64_t iters = 5;
+  int64_t warmup_iters = 2;
+  int64_t check = 1;
+  std::string datatype = "float";
+  int64_t ranks = 4;
+  int64_t repeats = 9;
+  std::string collective = "all";
+  std::string json;
+
+  int64_t first_bytes = 0, last_bytes = 0;
+  DType type = DType::kF32;
+};
+
+// "64K", "16M", "1G" or plain bytes.
+absl::StatusOr<int64_t> ParseSize(const char* flag, const std::string& text) {
+  const std::string units = "KMG";
+  std::string digits = text;
+  int64_t unit = 1;
+  const size_t at = text.empty() ? std::string::npos : units.find(text.back());
+  if (at != std::string::npos) {
+    digits.pop_back();
+    unit = int64_t{1} << (10 * (at + 1));
+  }
+  int64_t number = 0;
+  if (!absl::SimpleAtoi(digits, &number) || number < 1 || number > (int64_t{1} << 40) / unit) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        flag, " is '", text, "'; it must be bytes, 1 to 1024G, with K, M or G behind it or not"));
+  }
+  return number * unit;
+}
+
+// The short flags of nccl-tests.
+std::vector<std::string> LongFlags(const std::vector<std::string>& arguments) {
+  const std::map<std::string, std::string> names = {
+      {"-b", "--minbytes"},     {"-e", "--maxbytes"}, {"-f", "--stepfactor"}, {"-n", "--iters"},
+      {"-w", "--warmup_iters"}, {"-c", "--check"},    {"-d", "--datatype"},   {"-g", "--ranks"}};
+  std::vector<std::string> flags;
+  for (const std::string& argument : arguments) {
+    const auto found = names.find(argument);
+    flags.push_back(found == names.end() ? argument : found->second);
+  }
+  return flags;
+}
+
+// One size of one collective: seconds of one call, the slowest rank's.
+struct Row {
+  Collective collective;
+  int64_t part = 0;  // elements
+  Samples out_of_place, in_place, copies;
+  int64_t wrong = 0, wrong_in_place = 0;
+  bool has_in_place() const { return collective == Collective::kAllGather; }
+};
+
+// What rank `rank` copies in one call of the plain loop: as many bytes as reach it in a call.
+void CopyPlainly(const std::vector<CollectiveRank*>& ranks, int rank, const Row& row,
+                 int64_t element) {
+  const int64_t bytes = row.part * element;
+  const int rounds = row.collective == Collective::kAllReduce ? 2 : 1;
+  for (int round = 0; round < rounds; ++round) {
+    for (size_t q = 0; q < ranks.size(); ++q) {
+      const bool exchanged = row.collective != Collective::kAllGather && round == 0;
+      const int64_t from = (exchanged ? rank : static_cast<int64_t>(q)) * bytes;
+      std::memcpy(ranks[rank]->received() + static_cast<int64_t>(q) * bytes, ranks[q]->sent() + from,
+                  static_cast<size_t>(bytes));
+    }
+  }
+}
+
+class Bench {
+ public:
+  Bench(const Options& options, ProcessGroup* group, std::vector<CollectiveRank*>* ranks,
+        std::vector<double>* seconds)
+      : o_(options), group_(group), ranks_(*ranks), seconds_(*seconds) {}
+
+  absl::Status Initialise() {
+    ZERO_ASSIGN_OR_RETURN(stream_, device_.CreateStream("meet"));
+    const int64_t largest = o_.last_bytes / SizeOf(o_.type) / group_->size();
+    ZERO_ASSIGN_OR_RETURN(rank_, CollectiveRank::Create(&device_, group_, o_.type, largest));
+    ranks_[group_->rank()] = rank_.get();
+    return Meet();
+  }
+
+  absl::Status Measure(Row* row) {
+    const bool reports = group_->rank() == 0;
+    if (o_.check != 0) ZERO_RETURN_IF_ERROR(Check(row));
+    for (int64_t repeat = 0; repeat < o_.repeats; ++repeat) {
+      ZERO_ASSIGN_OR_RETURN(const double out, Time(*row, /*in_place=*/false));
+      ZERO_ASSIGN_OR_RETURN(const double copies, TimeCopies(*row));
+      double in = 0;
+      if (row->has_in_place()) {
+        ZERO_ASSIGN_OR_RETURN(in, Time(*row, /*in_place=*/true));
+      }
+      if (!reports) continue;
+      row->out_of_place.Add(out);
+      row->copies.Add(copies);
+      if (row->has_in_place()) row->in_place.Add(in);
+    }
+    return absl::OkStatus();
+  }
+
+ private:
+  // Every rank is here.
+  absl::Status Meet() {
+    ZERO_RETURN_IF_ERROR(group_->Barrier(*stream_, "meet"));
+    return stream_->Synchronize();
+  }
+
+  absl::Status Check(Row* row) {
+    for (const bool in_place : {false, true}) {
+      if (in_place && !row->has_in_place()) continue;
+      ZERO_RETURN_IF_ERROR(rank_->Prepare(row->collective, row->part));
+      ZERO_RETURN_IF_ERROR(Meet());
+      ZERO_RETURN_IF_ERROR(rank_->Enqueue(row->collective, row->part, in_place));
+      ZERO_ASSIGN_OR_RETURN(const int64_t wrong,
+                            rank_->Wrong(row->collective, row->part, in_place));
+      seconds_[group_->rank()] = static_cast<double>(wrong);
+      ZERO_RETURN_IF_ERROR(Meet());
+      int64_t all = 0;
+      for (const double count : seconds_) all += static_cast<int64_t>(count);
+      if (group_->rank() == 0) (in_place ? row->wrong_in_place : row->wrong) = all;
+      ZERO_RETURN_IF_ERROR(Meet());
+    }
+    return absl::OkStatus();
+  }
+
+  // Seconds of one call on the slowest rank.
+  template <class F>
+  absl::StatusOr<double> TimeCalls(const F& call) {
+    ZERO_RETURN_IF_ERROR(Meet());
+    for (int64_t i = 0; i < o_.warmup_iters; ++i) ZERO_RETURN_IF_ERROR(call());
+    ZERO_RETURN_IF_ERROR(rank_->Synchronize());
+    ZERO_RETURN_IF_ERROR(Meet());
+    const double start = Now();
+    for (int64_t i = 0; i < o_.iters; ++i) ZERO_RETURN_IF_ERROR(call());
+    ZERO_RETURN_IF_ERROR(rank_->Synchronize());
+    seconds_[group_->rank()] = (Now() - start) / static_cast<double>(o_.iters);
+    ZERO_RETURN_IF_ERROR(Meet());
+    return *std::max_element(seconds_.begin(), seconds_.end());
+  }
+
+  absl::StatusOr<double> Time(const Row& row, bool in_place) {
+    return TimeCalls([&] { return rank_->Enqueue(row.collective, row.part, in_place); });
+  }
+
+  absl::StatusOr<double> TimeCopies(const Row& row) {
+    return TimeCalls([&] {
+      CopyPlainly(ranks_, group_->rank(), row, SizeOf(o_.type));
+      return absl::OkStatus();
+    });
+  }
+
+  const Options& o_;
+  ProcessGroup* const group_;
+  std::vector<CollectiveRank*>& ranks_;  // all of the process
+  std::vector<double>& seconds_;         // one a rank
+  HostDevice device_;
+  std::unique_ptr<Stream> stream_;
+  std::unique_ptr<CollectiveRank> rank_;
+};
+
+void PrintTable(const Options& o, const std::vector<Row>& rows) {
+  std::printf("%s\nlocal group: %lld ranks as threads; median of %lld repeats of %lld calls\n",
+              CpuName().c_str(), static_cast<long long>(o.ranks),
+              static_cast<long long>(o.repeats), static_cast<long long>(o.iters));
+  std::printf(
+      "size: bytes that are gathered, exchanged or reduced; algbw = size / time; busbw = algbw x\n"
+      "(N-1)/N, twice that for all_reduce; copy: share of the speed of plain copies of the bytes\n"
+      "that reach a rank, by as many threads; reductions also read them again and add\n\n");
+  std::printf("%-15s %10s %10s %8s %6s %10s %7s %7s %6s %10s %7s %7s %6s %6s\n", "", "size",
+              "count", "type", "redop", "time", "algbw", "busbw", "#wrong", "in-place", "algbw",
+              "busbw", "#wrong", "copy");
+  std::printf("%-15s %10s %10s %8s %6s %10s %7s %7s %6s %10s %7s %7s %6s %6s\n", "collective",
+              "(B)", "(elements)", "", "", "(us)", "(GB/s)", "(GB/s)", "", "(us)", "(GB/s)",
+              "(GB/s)", "", "(%)");
+  for (const Row& row : rows) {
+    const int64_t bytes = row.part * SizeOf(o.type) * o.ranks;
+    const double factor = BusFactor(row.collective, static_cast<int>(o.ranks));
+    const bool sums = row.collective == Collective::kReduceScatter ||
+                      row.collective == Collective::kAllReduce;
+    const double time = row.out_of_place.median();
+    const double algbw = static_cast<double>(bytes) / time / 1e9;
+    const std::string wrong = o.check != 0 ? absl::StrCat(row.wrong) : "N/A";
+    std::printf("%-15s %10lld %10lld %8s %6s %10.1f %7.2f %7.2f %6s", Name(row.collective),
+                static_cast<long long>(bytes), static_cast<long long>(row.part),
+                o.datatype.c_str(), sums ? "sum" : "none", time * 1e6, algbw, algbw * factor,
+                wrong.c_str());
+    if (row.has_in_place()) {
+      const double in = row.in_place.median();
+      const double in_algbw = static_cast<double>(bytes) / in / 1e9;
+      std::printf(" %10.1f %7.2f %7.2f %6s", in * 1e6, in_algbw, in_algbw * factor,
+                  o.check != 0 ? absl::StrCat(row.wrong_in_place).c_str() : "N/A");
+    } else {
+      std::printf(" %10s %7s %7s %6s", "N/A", "N/A", "N/A", "N/A");
+    }
+    std::printf(" %6.0f\n", 100 * row.copies.median() / time);
+  }
+}
+
+absl::Status WriteJson(const Options& o, const std::vector<Row>& rows) {
+  std::ofstream file(o.json);
+  for (const Row& row : rows) {
+    const int64_t bytes = row.part * SizeOf(o.type) * o.ranks;
+    const double algbw = static_cast<double>(bytes) / row.out_of_place.median() / 1e9;
+    file << absl::StrCat("{\"bench\":\"collectives\",\"device\":\"host\",\"cpu\":\"", CpuName(),
+                         "\",\"group\":\"local\",\"ranks\":", o.ranks, ",\"collective\":\"",
+                         Name(row.collective), "\",\"bytes\":", bytes, ",\"type\":\"", o.datatype)
+         << absl::StrCat("\",\"median_us\":", row.out_of_place.median() * 1e6,
+                         ",\"min_us\":", row.out_of_place.min() * 1e6,
+                         ",\"max_us\":", row.out_of_place.max() * 1e6, ",\"algbw_GBps\":", algbw,
+                         ",\"busbw_GBps\":",
+                         algbw * BusFactor(row.collective, static_cast<int>(o.ranks)))
+         << absl::StrCat(",\"copies_median_us\":", row.copies.median() * 1e6,
+                         ",\"wrong\":", o.check != 0 ? absl::StrCat(row.wrong) : "null", "}\n");
+  }
+  file.close();
+  if (file) return absl::OkStatus();
+  return absl::UnknownError(absl::StrCat("cannot write ", o.json));
+}
+
+absl::Status Run(const Options& o) {
+  std::vector<Row> rows;
+  for (const Collective collective : kCollectives) {
+    if (o.collective != "all" && o.collective != Name(collective)) continue;
+    for (int64_t bytes = o.first_bytes; bytes <= o.last_bytes; bytes *= o.stepfactor) {
+      const int64_t part = bytes / SizeOf(o.type) / o.ranks;
+      if (part > 0) rows.push_back({collective, part, {}, {}, {}});
+    }
+  }
+  if (rows.empty()) {
+    return absl::InvalidArgumentError(absl::StrCat("--maxbytes ", o.maxbytes,
+                                                   " is less than an element for each rank"));
+  }
+  LocalWorld world(static_cast<int>(o.ranks));
+  std::vector<CollectiveRank*> ranks(o.ranks);
+  std::vector<double> seconds(o.ranks);
+  ZERO_RETURN_IF_ERROR(RunRanks(world, [&](ProcessGroup* group) -> absl::Status {
+    Bench bench(o, group, &ranks, &seconds);
+    ZERO_RETURN_IF_ERROR(bench.Initialise());
+    std::vector<Row> others = rows;  // rank 0's count
+    std::vector<Row>& mine = group->rank() == 0 ? rows : others;
+    for (Row& row : mine) ZERO_RETURN_IF_ERROR(bench.Measure(&row));
+    return absl::OkStatus();
+  }));
+  PrintTable(o, rows);
+  for (const Row& row : rows) {
+    if (row.wrong + row.wrong_in_place == 0) continue;
+    return absl::InternalError(absl::StrCat(Name(row.collective), ": ",
+                                            row.wrong + row.wrong_in_place,
+                                            " elements are wrong"));
+  }
+  return o.json.empty() ? absl::OkStatus() : WriteJson(o, rows);
+}
+
+}  // namespace
+
+absl::Status RunCollectives(const std::vector<std::string>& arguments) {
+  Options o;
+  support::FlagTable flags;
+  flags.AddText("minbytes", &o.minbytes, "BYTES", "-b: smallest size; K, M, G understood");
+  flags.AddText("maxbytes", &o.maxbytes, "BYTES", "-e: largest size");
+  flags.AddCount("stepfactor", &o.stepfactor, 2, 1 << 20, "-f: each size is this times the last");
+  flags.AddCount("iters", &o.iters, 1, 1 << 20, "-n: calls timed together");
+  flags.AddCount("warmup_iters", &o.warmup_iters, 0, 1 << 20, "-w: calls before them");
+  flags.AddCount("check", &o.check, 0, 1, "-c: count elements that are wrong");
+  flags.AddChoice("datatype", &o.datatype, {"float", "bfloat16"}, "-d: element type");
+  flags.AddCount("ranks", &o.ranks, 1, 256, "-g: ranks, as threads");
+  flags.AddCount("repeats", &o.repeats, 1, 1 << 20, "times that each row is measured");
+  flags.AddChoice("collective", &o.collective,
+                  {"all", "all_gather", "alltoall", "reduce_scatter", "all_reduce"},
+                  "what to measure");
+  flags.AddText("json", &o.json, "FILE", "file for one JSON object a row");
+  ZERO_RETURN_IF_ERROR(flags.Parse(LongFlags(arguments)));
+  if (flags.help()) {
+    std::printf("usage: zero-bench collectives [FLAGS]\n\n%s", flags.Help().c_str());
+    return absl::OkStatus();
+  }
+  ZERO_ASSIGN_OR_RETURN(o.first_bytes, ParseSize("--minbytes", o.minbytes));
+  ZERO_ASSIGN_OR_RETURN(o.last_bytes, ParseSize("--maxbytes", o.maxbytes));
+  if (o.first_bytes > o.last_bytes) {
+    return absl::InvalidArgumentError(absl::StrCat("--minbytes ", o.minbytes,
+                                                   " is more than --maxbytes ", o.maxbytes));
+  }
+  o.type = o.datatype == "float" ? DType::kF32 : DType::kBF16;
+  return Run(o);
+}
+
+}  // namespace zero::bench

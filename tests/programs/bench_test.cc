@@ -1,0 +1,71 @@
+#include <sstream>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "tests/catch.h"
+#include "tests/programs/subprocess.h"
+
+namespace zero::programs {
+namespace {
+
+// Rows whose first words are those of `start`.
+int CountRows(const std::string& table, const std::string& start) {
+  std::istringstream lines(table);
+  int count = 0;
+  for (std::string line; std::getline(lines, line);) {
+    std::istringstream words(line);
+    std::istringstream wanted(start);
+    bool same = true;
+    for (std::string want, word; wanted >> want;) same = words >> word && word == want && same;
+    if (same) ++count;
+  }
+  return count;
+}
+
+TEST_CASE("zero-bench: collectives gives a checked row for each collective and size",
+          "[programs][bench]") {
+  const Outcome outcome = RunProgram(
+      "zero-bench", {"collectives", "-b", "1K", "-e", "4K", "-f", "4", "-n", "1", "-w", "0", "-g",
+                     "3", "-d", "bfloat16", "--repeats", "1"});
+  INFO(outcome.err);
+  REQUIRE(outcome.status == 0);
+  for (const std::string row :
+       {"all_gather 1020 170 bfloat16 none", "alltoall 4092 682 bfloat16 none",
+        "reduce_scatter 4092 682 bfloat16 sum", "all_reduce 1020 170 bfloat16 sum"}) {
+    INFO(row << " in\n" << outcome.out);
+    CHECK(CountRows(outcome.out, row) == 1);
+  }
+}
+
+TEST_CASE("zero-bench: stages and kernels verify what they time", "[programs][bench]") {
+  const Outcome stages = RunProgram(
+      "zero-bench", {"stages", "--elements", "4096", "--units", "2", "--repeats", "1"});
+  INFO(stages.err);
+  CHECK(stages.status == 0);
+  const Outcome kernels =
+      RunProgram("zero-bench", {"kernels", "--elements", "4096", "--repeats", "1"});
+  INFO(kernels.err);
+  CHECK(kernels.status == 0);
+  CHECK(kernels.out.find("bit for bit") != std::string::npos);
+}
+
+TEST_CASE("zero-bench: a wrong flag ends with one line that names it", "[programs][bench]") {
+  const std::vector<std::pair<std::vector<std::string>, std::string>> cases = {
+      {{"collectives", "-b", "7X"}, "--minbytes is '7X'"},
+      {{"collectives", "-b", "2M", "-e", "1M"}, "--minbytes 2M is more than --maxbytes 1M"},
+      {{"collectives", "-b", "1", "-e", "2"}, "--maxbytes 2 is less than an element"},
+      {{"collectives", "-d", "half"}, "float or bfloat16"},
+      {{"collectives", "-g", "0"}, "--ranks is '0'"},
+      {{"collective"}, "unknown subcommand 'collective'"}};
+  for (const auto& [arguments, wanted] : cases) {
+    const Outcome outcome = RunProgram("zero-bench", arguments);
+    INFO(wanted << " in\n" << outcome.err);
+    CHECK(outcome.status == 2);
+    CHECK(LinesOf(outcome.err) == 1);
+    CHECK(outcome.err.find(wanted) != std::string::npos);
+  }
+}
+
+}  // namespace
+}  // namespace zero::programs
