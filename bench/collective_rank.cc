@@ -88,7 +88,8 @@ absl::Status CollectiveRank::Enqueue(Collective collective, int64_t part, bool i
   piece.type = type_;
   piece.out = receive_.bytes_at(rank * bytes(part));
   piece.out_type = type_;
-  ZERO_RETURN_IF_ERROR(reduction_->Run(*communication_, *arithmetic_, "reduce_scatter", {&piece, 1}));
+  ZERO_RETURN_IF_ERROR(
+      reduction_->Run(*communication_, *arithmetic_, "reduce_scatter", {&piece, 1}));
   if (collective == Collective::kReduceScatter) return absl::OkStatus();
   Handover sums(device_);
   ZERO_RETURN_IF_ERROR(sums.EndWrite(*arithmetic_));

@@ -26,9 +26,8 @@ double BusFactor(Collective collective, int ranks);
 class CollectiveRank {
  public:
   // Room for parts of up to `largest_part` elements.
-  static absl::StatusOr<std::unique_ptr<CollectiveRank>> Create(Device* device,
-                                                                ProcessGroup* group, DType type,
-                                                                int64_t largest_part);
+  static absl::StatusOr<std::unique_ptr<CollectiveRank>> Create(Device* device, ProcessGroup* group,
+                                                                DType type, int64_t largest_part);
 
   // Sets what is sent, and spoils what is received.
   absl::Status Prepare(Collective collective, int64_t part);
@@ -47,9 +46,7 @@ class CollectiveRank {
       : device_(device), group_(group), type_(type) {}
   int64_t bytes(int64_t elements) const { return elements * SizeOf(type_); }
   // Small whole numbers: their sums are exact in any order and dtype.
-  float Value(int rank, int64_t index) const {
-    return static_cast<float>((rank * 7 + index) % 5);
-  }
+  float Value(int rank, int64_t index) const { return static_cast<float>((rank * 7 + index) % 5); }
 
   Device* const device_;
   ProcessGroup* const group_;

@@ -90,8 +90,8 @@ void CopyPlainly(const std::vector<CollectiveRank*>& ranks, int rank, const Row&
     for (size_t q = 0; q < ranks.size(); ++q) {
       const bool exchanged = row.collective != Collective::kAllGather && round == 0;
       const int64_t from = (exchanged ? rank : static_cast<int64_t>(q)) * bytes;
-      std::memcpy(ranks[rank]->received() + static_cast<int64_t>(q) * bytes, ranks[q]->sent() + from,
-                  static_cast<size_t>(bytes));
+      std::memcpy(ranks[rank]->received() + static_cast<int64_t>(q) * bytes,
+                  ranks[q]->sent() + from, static_cast<size_t>(bytes));
     }
   }
 }
@@ -190,8 +190,8 @@ class Bench {
 
 void PrintTable(const Options& o, const std::vector<Row>& rows) {
   std::printf("%s\nlocal group: %lld ranks as threads; median of %lld repeats of %lld calls\n",
-              CpuName().c_str(), static_cast<long long>(o.ranks),
-              static_cast<long long>(o.repeats), static_cast<long long>(o.iters));
+              CpuName().c_str(), static_cast<long long>(o.ranks), static_cast<long long>(o.repeats),
+              static_cast<long long>(o.iters));
   std::printf(
       "size: bytes that are gathered, exchanged or reduced; algbw = size / time; busbw = algbw x\n"
       "(N-1)/N, twice that for all_reduce; copy: share of the speed of plain copies of the bytes\n"
@@ -205,15 +205,14 @@ void PrintTable(const Options& o, const std::vector<Row>& rows) {
   for (const Row& row : rows) {
     const int64_t bytes = row.part * SizeOf(o.type) * o.ranks;
     const double factor = BusFactor(row.collective, static_cast<int>(o.ranks));
-    const bool sums = row.collective == Collective::kReduceScatter ||
-                      row.collective == Collective::kAllReduce;
+    const bool sums =
+        row.collective == Collective::kReduceScatter || row.collective == Collective::kAllReduce;
     const double time = row.out_of_place.median();
     const double algbw = static_cast<double>(bytes) / time / 1e9;
     const std::string wrong = o.check != 0 ? absl::StrCat(row.wrong) : "N/A";
     std::printf("%-15s %10lld %10lld %8s %6s %10.1f %7.2f %7.2f %6s", Name(row.collective),
-                static_cast<long long>(bytes), static_cast<long long>(row.part),
-                o.datatype.c_str(), sums ? "sum" : "none", time * 1e6, algbw, algbw * factor,
-                wrong.c_str());
+                static_cast<long long>(bytes), static_cast<long long>(row.part), o.datatype.c_str(),
+                sums ? "sum" : "none", time * 1e6, algbw, algbw * factor, wrong.c_str());
     if (row.has_in_place()) {
       const double in = row.in_place.median();
       const double in_algbw = static_cast<double>(bytes) / in / 1e9;
@@ -234,11 +233,11 @@ absl::Status WriteJson(const Options& o, const std::vector<Row>& rows) {
     file << absl::StrCat("{\"bench\":\"collectives\",\"device\":\"host\",\"cpu\":\"", CpuName(),
                          "\",\"group\":\"local\",\"ranks\":", o.ranks, ",\"collective\":\"",
                          Name(row.collective), "\",\"bytes\":", bytes, ",\"type\":\"", o.datatype)
-         << absl::StrCat("\",\"median_us\":", row.out_of_place.median() * 1e6,
-                         ",\"min_us\":", row.out_of_place.min() * 1e6,
-                         ",\"max_us\":", row.out_of_place.max() * 1e6, ",\"algbw_GBps\":", algbw,
-                         ",\"busbw_GBps\":",
-                         algbw * BusFactor(row.collective, static_cast<int>(o.ranks)))
+         << absl::StrCat(
+                "\",\"median_us\":", row.out_of_place.median() * 1e6,
+                ",\"min_us\":", row.out_of_place.min() * 1e6,
+                ",\"max_us\":", row.out_of_place.max() * 1e6, ",\"algbw_GBps\":", algbw,
+                ",\"busbw_GBps\":", algbw * BusFactor(row.collective, static_cast<int>(o.ranks)))
          << absl::StrCat(",\"copies_median_us\":", row.copies.median() * 1e6,
                          ",\"wrong\":", o.check != 0 ? absl::StrCat(row.wrong) : "null", "}\n");
   }
@@ -257,8 +256,8 @@ absl::Status Run(const Options& o) {
     }
   }
   if (rows.empty()) {
-    return absl::InvalidArgumentError(absl::StrCat("--maxbytes ", o.maxbytes,
-                                                   " is less than an element for each rank"));
+    return absl::InvalidArgumentError(
+        absl::StrCat("--maxbytes ", o.maxbytes, " is less than an element for each rank"));
   }
   LocalWorld world(static_cast<int>(o.ranks));
   std::vector<CollectiveRank*> ranks(o.ranks);
@@ -275,8 +274,7 @@ absl::Status Run(const Options& o) {
   for (const Row& row : rows) {
     if (row.wrong + row.wrong_in_place == 0) continue;
     return absl::InternalError(absl::StrCat(Name(row.collective), ": ",
-                                            row.wrong + row.wrong_in_place,
-                                            " elements are wrong"));
+                                            row.wrong + row.wrong_in_place, " elements are wrong"));
   }
   return o.json.empty() ? absl::OkStatus() : WriteJson(o, rows);
 }
@@ -307,8 +305,8 @@ absl::Status RunCollectives(const std::vector<std::string>& arguments) {
   ZERO_ASSIGN_OR_RETURN(o.first_bytes, ParseSize("--minbytes", o.minbytes));
   ZERO_ASSIGN_OR_RETURN(o.last_bytes, ParseSize("--maxbytes", o.maxbytes));
   if (o.first_bytes > o.last_bytes) {
-    return absl::InvalidArgumentError(absl::StrCat("--minbytes ", o.minbytes,
-                                                   " is more than --maxbytes ", o.maxbytes));
+    return absl::InvalidArgumentError(
+        absl::StrCat("--minbytes ", o.minbytes, " is more than --maxbytes ", o.maxbytes));
   }
   o.type = o.datatype == "float" ? DType::kF32 : DType::kBF16;
   return Run(o);

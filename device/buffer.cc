@@ -5,16 +5,24 @@
 
 #include "absl/strings/str_cat.h"
 #include "device/device.h"
+#include "device/status.h"
 
 namespace zero {
 
 Buffer::~Buffer() {
   if (device_ == nullptr) return;
-  if (owned_) {
-    device_->Free(data_, bytes_);
-    device_->ledger_.Remove(category_, bytes_);
-  } else {
-    device_->ledger_.RemoveAdopted(category_, bytes_);
+  switch (origin_) {
+    case Origin::kDevice:
+      device_->Free(data_, bytes_);
+      device_->ledger_.Remove(category_, bytes_);
+      return;
+    case Origin::kHost:
+      device_->FreeHost(data_, bytes_);
+      device_->ledger_.RemoveHost(category_, bytes_);
+      return;
+    case Origin::kAdopted:
+      device_->ledger_.RemoveAdopted(category_, bytes_);
+      return;
   }
 }
 
@@ -23,14 +31,28 @@ void Buffer::Swap(Buffer& other) noexcept {
   std::swap(data_, other.data_);
   std::swap(bytes_, other.bytes_);
   std::swap(category_, other.category_);
-  std::swap(owned_, other.owned_);
+  std::swap(origin_, other.origin_);
+}
+
+namespace {
+
+absl::Status CheckRequest(int64_t bytes, const std::string& what) {
+  if (bytes >= 0) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat(what, ": ", bytes, " bytes requested"));
+}
+
+}  // namespace
+
+absl::Status Device::Refused(const absl::Status& reason, int64_t bytes, MemoryCategory category,
+                             const std::string& what) const {
+  return absl::Status(reason.code(),
+                      absl::StrCat(what, ": ", bytes, " bytes of ", Name(category), ": ",
+                                   reason.message(), "; in use: ", Describe(ledger_.table())));
 }
 
 absl::StatusOr<Buffer> Device::Allocate(int64_t bytes, MemoryCategory category,
                                         const std::string& what) {
-  if (bytes < 0) {
-    return absl::InvalidArgumentError(absl::StrCat(what, ": ", bytes, " bytes requested"));
-  }
+  ZERO_RETURN_IF_ERROR(CheckRequest(bytes, what));
   if (bytes == 0) return Buffer();
   if (!ledger_.Reserve(bytes, capacity_)) {
     const std::string capacity = capacity_ < 0 ? "not limited" : absl::StrCat(capacity_);
@@ -41,19 +63,26 @@ absl::StatusOr<Buffer> Device::Allocate(int64_t bytes, MemoryCategory category,
   absl::StatusOr<void*> data = AllocateBytes(bytes);
   if (!data.ok()) {
     ledger_.CancelReserved(bytes);
-    return absl::Status(
-        data.status().code(),
-        absl::StrCat(what, ": ", bytes, " bytes of ", Name(category), ": ", data.status().message(),
-                     "; in use: ", Describe(ledger_.table())));
+    return Refused(data.status(), bytes, category, what);
   }
   ledger_.AddReserved(category, bytes);
-  return Buffer(this, *data, bytes, category, true);
+  return Buffer(this, *data, bytes, category, Buffer::Origin::kDevice);
+}
+
+absl::StatusOr<Buffer> Device::AllocateHost(int64_t bytes, MemoryCategory category,
+                                            const std::string& what) {
+  ZERO_RETURN_IF_ERROR(CheckRequest(bytes, what));
+  if (bytes == 0) return Buffer();
+  absl::StatusOr<void*> data = AllocateHostBytes(bytes);
+  if (!data.ok()) return Refused(data.status(), bytes, category, what);
+  ledger_.AddHost(category, bytes);
+  return Buffer(this, *data, bytes, category, Buffer::Origin::kHost);
 }
 
 Buffer Device::Adopt(void* data, int64_t bytes, MemoryCategory category) {
   if (data == nullptr || bytes <= 0) return Buffer();
   ledger_.AddAdopted(category, bytes);
-  return Buffer(this, data, bytes, category, false);
+  return Buffer(this, data, bytes, category, Buffer::Origin::kAdopted);
 }
 
 }  // namespace zero

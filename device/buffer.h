@@ -9,9 +9,9 @@ namespace zero {
 
 class Device;
 
-// Move-only. Made by Device::Allocate (owned) or Device::Adopt (the trainer's memory, only
-// accounted). The device must outlive it. Destroy it only when the streams that use it have been
-// synchronised: nothing here waits.
+// Move-only. Made by Device::Allocate and AllocateHost (owned) or Device::Adopt (the trainer's
+// memory, only accounted). The device must outlive it. Destroy it only when the streams that use it
+// have been synchronised: nothing here waits.
 class Buffer {
  public:
   Buffer() = default;
@@ -33,19 +33,20 @@ class Buffer {
   char* bytes_at(int64_t offset) const { return static_cast<char*>(data_) + offset; }
   int64_t bytes() const { return bytes_; }
   MemoryCategory category() const { return category_; }
-  bool owned() const { return owned_; }
+  bool owned() const { return origin_ != Origin::kAdopted; }
 
  private:
   friend class Device;
-  Buffer(Device* device, void* data, int64_t bytes, MemoryCategory category, bool owned)
-      : device_(device), data_(data), bytes_(bytes), category_(category), owned_(owned) {}
+  enum class Origin : uint8_t { kDevice, kHost, kAdopted };
+  Buffer(Device* device, void* data, int64_t bytes, MemoryCategory category, Origin origin)
+      : device_(device), data_(data), bytes_(bytes), category_(category), origin_(origin) {}
   void Swap(Buffer& other) noexcept;
 
   Device* device_ = nullptr;
   void* data_ = nullptr;
   int64_t bytes_ = 0;
   MemoryCategory category_ = MemoryCategory::kOther;
-  bool owned_ = false;
+  Origin origin_ = Origin::kAdopted;
 };
 
 }  // namespace zero

@@ -2,9 +2,11 @@
 #pragma once
 
 #include <atomic>
+#include <chrono>
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <thread>
 
 #include "absl/status/statusor.h"
 #include "device/buffer.h"
@@ -32,6 +34,11 @@ class Device {
   // debug and sanitizer builds). 0 bytes give an empty Buffer. kResourceExhausted, with nothing
   // changed, names `what`, the request, the capacity and the table of categories.
   absl::StatusOr<Buffer> Allocate(int64_t bytes, MemoryCategory category, const std::string& what);
+  // The same for memory of the host that copies to and from the device reach at full speed and
+  // without blocking the thread that enqueues them. It is in the table, and does not count against
+  // the capacity. On a device that is the host it is ordinary memory.
+  absl::StatusOr<Buffer> AllocateHost(int64_t bytes, MemoryCategory category,
+                                      const std::string& what);
   // Accounts for memory that somebody else owns; it must outlive the Buffer.
   Buffer Adopt(void* data, int64_t bytes, MemoryCategory category);
 
@@ -39,6 +46,9 @@ class Device {
   // `stream` has run it; `to` and `from` must not overlap.
   virtual absl::Status Copy(const Stream& stream, void* to, const void* from, int64_t bytes) = 0;
   virtual absl::Status Fill(const Stream& stream, void* to, uint8_t value, int64_t bytes) = 0;
+
+  // For a host thread that polls what this device computes, between two polls.
+  virtual void Yield() { std::this_thread::sleep_for(std::chrono::microseconds(50)); }
 
   // Owned bytes that Allocate may hand out in all; negative: no limit. Set before use.
   void set_capacity(int64_t bytes) { capacity_ = bytes; }
@@ -53,11 +63,16 @@ class Device {
   Device() = default;
   virtual absl::StatusOr<void*> AllocateBytes(int64_t bytes) = 0;
   virtual void Free(void* data, int64_t bytes) = 0;
+  virtual absl::StatusOr<void*> AllocateHostBytes(int64_t bytes) = 0;
+  virtual void FreeHost(void* data, int64_t bytes) = 0;
 
   std::atomic<int64_t> host_waits_{0};
 
  private:
   friend class Buffer;
+  absl::Status Refused(const absl::Status& reason, int64_t bytes, MemoryCategory category,
+                       const std::string& what) const;
+
   int64_t capacity_ = -1;
   MemoryLedger ledger_;
 };

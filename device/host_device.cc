@@ -1,37 +1,18 @@
 #include "device/host_device.h"
 
-#include <unistd.h>
-
 #include <cstring>
-#include <limits>
-#include <new>
 #include <system_error>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "device/host_memory.h"
 #include "device/host_stream.h"
 
 namespace zero {
 namespace {
 
-constexpr std::align_val_t kAlignment{64};
-
-#if defined(ZERO_POISON) || !defined(NDEBUG)
-constexpr bool kPoison = true;
-#else
-constexpr bool kPoison = false;
-#endif
-constexpr int kPoisonByte = 0xFF;  // a NaN in fp32, bf16 and fp16
-
 // Large enough to keep a memory channel busy, small enough to share out.
 constexpr int64_t kCopyGrain = 1 << 20;
-
-// All memory of this machine, used or not; the largest number if the system does not say.
-int64_t PhysicalBytes() {
-  const int64_t pages = sysconf(_SC_PHYS_PAGES);
-  const int64_t page_bytes = sysconf(_SC_PAGE_SIZE);
-  return pages > 0 && page_bytes > 0 ? pages * page_bytes : std::numeric_limits<int64_t>::max();
-}
 
 absl::Status CheckSize(const char* operation, int64_t bytes) {
   if (bytes >= 0) return absl::OkStatus();
@@ -79,22 +60,9 @@ absl::Status HostDevice::Fill(const Stream& stream, void* to, uint8_t value, int
   });
 }
 
-absl::StatusOr<void*> HostDevice::AllocateBytes(int64_t bytes) {
-  // The system may promise more than it has, and kill the process when the pages are touched.
-  if (bytes > PhysicalBytes()) {
-    return absl::ResourceExhaustedError(
-        absl::StrCat("this machine has ", PhysicalBytes(), " bytes of memory in all"));
-  }
-  void* data = ::operator new(static_cast<size_t>(bytes), kAlignment, std::nothrow);
-  if (data == nullptr) return absl::ResourceExhaustedError("the system has no memory left");
-  if (kPoison) std::memset(data, kPoisonByte, static_cast<size_t>(bytes));
-  return data;
-}
+absl::StatusOr<void*> HostDevice::AllocateBytes(int64_t bytes) { return AllocateMemory(bytes); }
 
-void HostDevice::Free(void* data, int64_t bytes) {
-  if (kPoison) std::memset(data, kPoisonByte, static_cast<size_t>(bytes));
-  ::operator delete(data, kAlignment);
-}
+void HostDevice::Free(void* data, int64_t bytes) { FreeMemory(data, bytes); }
 
 ThreadPool* HostPool(const Stream& stream) {
   return static_cast<const HostDevice&>(stream.device()).pool();

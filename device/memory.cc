@@ -9,8 +9,8 @@ namespace zero {
 
 const char* Name(MemoryCategory category) {
   static constexpr const char* kNames[kMemoryCategories] = {
-      "weights", "gradients", "optimizer_states", "gathered_weights", "gradient_slots",
-      "receive", "scalars",   "staging",          "activations",      "other"};
+      "weights", "gradients", "optimizer_states", "gathered_weights", "gradient_slots", "receive",
+      "scalars", "staging",   "host_staging",     "activations",      "other"};
   return kNames[static_cast<int>(category)];
 }
 
@@ -64,6 +64,12 @@ void MemoryLedger::AddAdopted(MemoryCategory category, int64_t bytes) {
 void MemoryLedger::RemoveAdopted(MemoryCategory category, int64_t bytes) {
   std::lock_guard<std::mutex> lock(mutex_);
   Change(category, -bytes);
+}
+
+void MemoryLedger::AddHost(MemoryCategory category, int64_t bytes) {
+  std::lock_guard<std::mutex> lock(mutex_);
+  ++allocations_;
+  Change(category, bytes);
 }
 
 MemoryTable MemoryLedger::table() const {

@@ -16,11 +16,12 @@ enum class MemoryCategory : uint8_t {
   kGradientSlots,    // what the trainer writes where it is not what is stored
   kReceive,          // the other ranks' parts of a reduction
   kScalars,          // loss scale, step rows, norms, parameter groups
-  kStaging,          // what copies to and from the host pass through
+  kStaging,          // what copies to and from the host pass through, on the device
+  kHostStaging,      // and on the host: not counted against a capacity
   kActivations,      // the trainer's own
   kOther,            // the trainer's own
 };
-inline constexpr int kMemoryCategories = 10;
+inline constexpr int kMemoryCategories = 11;
 
 // "weights", "gradients", ...: the keys of metrics and messages.
 const char* Name(MemoryCategory category);
@@ -34,8 +35,8 @@ using MemoryTable = std::array<MemoryUse, kMemoryCategories>;
 // The rows that are not zero, "weights 1,024 (peak 2,048), ...", for messages.
 std::string Describe(const MemoryTable& table);
 
-// Counts bytes. Adopted bytes (memory that the trainer owns) appear in the table but do not count
-// against a capacity. Safe from several threads.
+// Counts bytes. Adopted bytes (memory that the trainer owns) and memory of the host appear in the
+// table but do not count against a capacity. Safe from several threads.
 class MemoryLedger {
  public:
   // Sets bytes aside for an allocation to come. False, and nothing changed, if owned bytes would
@@ -47,6 +48,9 @@ class MemoryLedger {
   void Remove(MemoryCategory category, int64_t bytes);
   void AddAdopted(MemoryCategory category, int64_t bytes);
   void RemoveAdopted(MemoryCategory category, int64_t bytes);
+  // An allocation of the host's memory, and its end.
+  void AddHost(MemoryCategory category, int64_t bytes);
+  void RemoveHost(MemoryCategory category, int64_t bytes) { RemoveAdopted(category, bytes); }
 
   MemoryTable table() const;
   int64_t owned_bytes() const;  // reserved ones included

@@ -54,7 +54,7 @@ void AddFlags(support::FlagTable& flags, Options& options) {
 // One column of the table.
 struct Column {
   std::array<int64_t, kMemoryCategories> memory = {};
-  int64_t total = 0;
+  int64_t on_device = 0;
   WireBytes wire;
 };
 
@@ -78,7 +78,8 @@ absl::StatusOr<Column> PlanStage(const Options& options, const llama::LlamaConfi
   column.memory = plan.bytes;
   column.memory[static_cast<size_t>(MemoryCategory::kActivations)] +=
       llama::LlamaModel::ActivationBytes(model, activations);
-  for (int64_t bytes : column.memory) column.total += bytes;
+  for (int64_t bytes : column.memory) column.on_device += bytes;
+  column.on_device -= plan.bytes_of(MemoryCategory::kHostStaging);
   column.wire = plan.step_wire(options.accumulation);
   return column;
 }
@@ -102,7 +103,8 @@ void PrintTable(const std::array<Column, kStages>& columns) {
     if (row == std::array<int64_t, kStages>{}) continue;
     std::cout << Row(Name(static_cast<MemoryCategory>(c)), row);
   }
-  std::cout << Row("all", collect([](const Column& column) { return column.total; }));
+  std::cout << Row("all on the device",
+                   collect([](const Column& column) { return column.on_device; }));
   std::cout << absl::StrFormat("\n%-18s", "GB sent in a step") << heading;
   std::set<std::string> names;
   for (const Column& column : columns) {

@@ -182,16 +182,22 @@ absl::StatusOr<Plan> MakePlan(const Config& config, const Model& model, int worl
   if (world_size > 1) set(MemoryCategory::kReceive, 2 * plan.reduction.call_bytes);
   set(MemoryCategory::kScalars, plan.scalars.bytes);
   const int64_t groups = static_cast<int64_t>(config.groups.size());
-  set(MemoryCategory::kStaging,
+  const int64_t transfer_bytes = world_size * kTransferElements * 4;
+  set(MemoryCategory::kStaging, transfer_bytes);
+  set(MemoryCategory::kHostStaging,
       kStepRows * (kStepRows * (static_cast<int64_t>(sizeof(StepRow)) +
                                 groups * static_cast<int64_t>(sizeof(GroupScalars))) +
                    static_cast<int64_t>(sizeof(StepRecord))) +
-          3 * world_size * kTransferElements * 4);
+          2 * transfer_bytes);
   return plan;
 }
 
 int64_t Plan::total_bytes() const {
   return std::accumulate(bytes.begin(), bytes.end(), int64_t{0});
+}
+
+int64_t Plan::device_bytes() const {
+  return total_bytes() - bytes_of(MemoryCategory::kHostStaging);
 }
 
 WireBytes Plan::step_wire(int64_t micro_batches) const {

@@ -78,10 +78,11 @@ struct Plan {
   //   gradient_slots    2 slots as large as the largest unit, resident units; stages 0 and 1 only
   //                     where a stored gradient is not what the trainer writes
   //   receive           2 x w x min(bucket, largest unit); nothing for one rank
-  //   scalars, staging  small
+  //   scalars, staging, host_staging  small; the last is memory of the host
   std::array<int64_t, kMemoryCategories> bytes = {};
   int64_t bytes_of(MemoryCategory category) const { return bytes[static_cast<int>(category)]; }
   int64_t total_bytes() const;
+  int64_t device_bytes() const;  // all but host_staging: what counts against a device's capacity
 
   // Bytes that one rank sends in one step of `micro_batches` training passes, each of which
   // acquires every unit in forward order, then in backward order. Times (N-1)/N, A = micro_batches,

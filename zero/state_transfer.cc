@@ -67,9 +67,11 @@ absl::StatusOr<StateTransfer> StateTransfer::Create(const Context& context, Weig
                                                     OptimizerStates* states) {
   StateTransfer transfer(&context, weights, gradients, states);
   const int64_t bytes = context.group->size() * kTransferElements * 4;
-  for (Buffer* buffer : {&transfer.device_staging_, &transfer.host_values_, &transfer.host_raw_}) {
-    ZERO_ASSIGN_OR_RETURN(
-        *buffer, context.device->Allocate(bytes, MemoryCategory::kStaging, "state staging"));
+  ZERO_ASSIGN_OR_RETURN(transfer.device_staging_,
+                        context.device->Allocate(bytes, MemoryCategory::kStaging, "state staging"));
+  for (Buffer* buffer : {&transfer.host_values_, &transfer.host_raw_}) {
+    ZERO_ASSIGN_OR_RETURN(*buffer, context.device->AllocateHost(bytes, MemoryCategory::kHostStaging,
+                                                                "state staging of the host"));
   }
   return transfer;
 }
@@ -195,9 +197,9 @@ absl::Status StateTransfer::ReadParameter(State state, int unit, int p, const St
   for (int64_t first = from; first < to; first += kTransferElements) {
     const int64_t n = std::min(kTransferElements, to - first);
     const int64_t shift = place.sliced ? own : 0;
-    ZERO_ASSIGN_OR_RETURN(const float* values,
-                          Fetch(stream, place.data + (first - shift) * SizeOf(place.type),
-                                place.type, n));
+    ZERO_ASSIGN_OR_RETURN(
+        const float* values,
+        Fetch(stream, place.data + (first - shift) * SizeOf(place.type), place.type, n));
     ZERO_RETURN_IF_ERROR(sink(context_->model->units[unit].parameters[p], first - run.first,
                               absl::MakeConstSpan(values, n)));
   }

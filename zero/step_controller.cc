@@ -31,9 +31,9 @@ absl::Status StepController::Initialise() {
   staging_stride_ = kStepRows * (static_cast<int64_t>(sizeof(StepRow)) +
                                  groups * static_cast<int64_t>(sizeof(GroupScalars))) +
                     static_cast<int64_t>(sizeof(StepRecord));
-  ZERO_ASSIGN_OR_RETURN(
-      staging_, context_.device->Allocate(kStepRows * staging_stride_, MemoryCategory::kStaging,
-                                          "step rows and records"));
+  ZERO_ASSIGN_OR_RETURN(staging_, context_.device->AllocateHost(kStepRows * staging_stride_,
+                                                                MemoryCategory::kHostStaging,
+                                                                "step rows and records"));
 
   StepState state;
   state.loss_scale = static_cast<float>(plan.config.loss_scale);
@@ -66,8 +66,7 @@ absl::Status StepController::Initialise() {
     ZERO_RETURN_IF_ERROR(
         context_.device->Copy(stream, At<int64_t>(layout().bases), bases.data(),
                               static_cast<int64_t>(bases.size() * sizeof(int64_t))));
-    return context_.device->Copy(stream, group_map(), map.data(),
-                                 static_cast<int64_t>(map.size()));
+    return context_.device->Copy(stream, group_map(), map.data(), static_cast<int64_t>(map.size()));
   };
   const absl::Status enqueued = upload();
   // The copies read memory of this function, also when the last of them failed.
@@ -187,8 +186,8 @@ absl::StatusOr<StepRecord> StepController::LastRecord() const {
   StepRecord record;
   ZERO_ASSIGN_OR_RETURN(std::unique_ptr<Stream> stream,
                         context_.device->CreateStream("last-record"));
-  ZERO_RETURN_IF_ERROR(context_.device->Copy(*stream, &record, At<StepRecord>(layout().record),
-                                             sizeof(StepRecord)));
+  ZERO_RETURN_IF_ERROR(
+      context_.device->Copy(*stream, &record, At<StepRecord>(layout().record), sizeof(StepRecord)));
   ZERO_RETURN_IF_ERROR(stream->Synchronize());
   return record;
 }

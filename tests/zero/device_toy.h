@@ -38,9 +38,9 @@ class DeviceToy {
   explicit DeviceToy(Device* device) : device_(device) {}
 
   Device* const device_;
-  Buffer values_, sum_;        // fp32, as long as the longest parameter
-  Buffer scratch_, partial_;   // of Norm
-  std::deque<Found> found_;    // the stream writes into it
+  Buffer values_, sum_;                  // fp32, as long as the longest parameter
+  Buffer scratch_, partial_;             // of Norm
+  std::deque<Found> found_;              // the stream writes into it
   std::deque<std::vector<float>> sent_;  // the stream reads from it
 };
 

@@ -83,15 +83,13 @@ class Rank {
 
   absl::StatusOr<States> Read() {
     States states;
-    for (const State state :
-         {State::kWeight, State::kMaster, State::kMoment1, State::kMoment2}) {
-      ZERO_RETURN_IF_ERROR(optimizer_->Read(
-          state, [&](const Parameter& parameter, int64_t, absl::Span<const float> values) {
-            std::vector<float>& all =
-                states[absl::StrCat(zero::Name(state), " of ", parameter.name)];
-            all.insert(all.end(), values.begin(), values.end());
-            return absl::OkStatus();
-          }));
+    for (const State state : {State::kWeight, State::kMaster, State::kMoment1, State::kMoment2}) {
+      ZERO_RETURN_IF_ERROR(optimizer_->Read(state, [&](const Parameter& parameter, int64_t,
+                                                       absl::Span<const float> values) {
+        std::vector<float>& all = states[absl::StrCat(zero::Name(state), " of ", parameter.name)];
+        all.insert(all.end(), values.begin(), values.end());
+        return absl::OkStatus();
+      }));
     }
     return states;
   }
@@ -166,7 +164,8 @@ struct Trial {
 // What a rank's step came to, and what its optimizer says and holds afterwards.
 End Classify(Rank& rank, const absl::Status& stepped, const States& before, const States& after) {
   const absl::StatusOr<States> states = rank.Read();
-  if (absl::IsDataLoss(states.status())) return stepped.ok() ? End::kChangedAndUsable : End::kPoisoned;
+  if (absl::IsDataLoss(states.status()))
+    return stepped.ok() ? End::kChangedAndUsable : End::kPoisoned;
   if (!states.ok()) return End::kChangedAndUsable;  // neither whole nor said to be lost
   if (*states == after) return End::kSucceeded;
   if (*states != before || stepped.ok()) return End::kChangedAndUsable;

@@ -119,7 +119,7 @@ TEST_CASE("Create: at any capacity it succeeds within it, or fails and leaves no
     const Model model = MakeModel("mixed", DType::kBF16);
     const auto plan = MakePlan(config, model, 1);
     REQUIRE_OK(plan.status());
-    const int64_t total = plan->total_bytes();
+    const int64_t total = plan->device_bytes();
     std::vector<int64_t> capacities = {0, 1, total - 1, total};
     for (int64_t part = 1; part < 40; ++part) capacities.push_back(total * part / 40);
     for (const int64_t capacity : capacities) {

@@ -115,10 +115,10 @@ absl::Status Trainer::Backward(int unit, int step, int micro, bool reduce) {
       const Parameter& parameter = description->parameters[p];
       if (!parameter.trainable) continue;
       if (unit == run_.unwritten_unit && static_cast<int>(p) == run_.unwritten_parameter) continue;
-      ZERO_RETURN_IF_ERROR(device_toy_->Backward(
-          *stream_, parameter, weights.data[p], WeightFactor(run_),
-          MakeValues(run_, parameter, group_->rank(), step, micro), gradients.data[p],
-          gradients.accumulate));
+      ZERO_RETURN_IF_ERROR(
+          device_toy_->Backward(*stream_, parameter, weights.data[p], WeightFactor(run_),
+                                MakeValues(run_, parameter, group_->rank(), step, micro),
+                                gradients.data[p], gradients.accumulate));
     }
     if (reduce) ZERO_RETURN_IF_ERROR(optimizer_->ReduceGradients(unit, *stream_, unwritten));
     return optimizer_->ReleaseWeights(unit, *stream_);

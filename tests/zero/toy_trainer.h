@@ -33,8 +33,8 @@ struct ToyRun {
   bool evaluate_between = false;  // evaluation passes before and after every step
   int evaluate_within = 0;        // evaluation passes between micro-batches
   Backend backend = HostBackend();
-  OperationHook hook;  // for every device of the host backend
-  std::function<double(int rank, int step)> loss_weight;                        // null: none
+  OperationHook hook;                                     // for every device of the host backend
+  std::function<double(int rank, int step)> loss_weight;  // null: none
   std::function<void(int rank, int step, std::vector<float>& gradient)> spoil;  // per parameter
   Adopted adopted;
   absl::Duration deadline = absl::Seconds(20);
