@@ -11,6 +11,8 @@
 
 namespace zero {
 
+class SeededScheduler;
+
 // The ranks of one group; every rank's ProcessGroup lives in it. Works for host devices.
 class LocalWorld {
  public:
@@ -33,7 +35,9 @@ class LocalWorld {
 // error, or throws (kInternal), aborts the group, so that the others end too: what they have
 // enqueued fails, and what waits for it. Returns the error that came first, with the rank in its
 // message; a kAborted, the echo of an error elsewhere, only if there is no other.
+// With a scheduler, the ranks are its drivers; their devices share it.
 absl::Status RunRanks(LocalWorld& world,
-                      const std::function<absl::Status(ProcessGroup* group)>& body);
+                      const std::function<absl::Status(ProcessGroup* group)>& body,
+                      SeededScheduler* scheduler = nullptr);
 
 }  // namespace zero

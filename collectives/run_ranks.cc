@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "collectives/local_group.h"
+#include "device/seeded_scheduler.h"
 
 namespace zero {
 namespace {
@@ -23,7 +24,8 @@ absl::Status Guarded(const std::function<absl::Status(ProcessGroup*)>& body, Pro
 }  // namespace
 
 absl::Status RunRanks(LocalWorld& world,
-                      const std::function<absl::Status(ProcessGroup* group)>& body) {
+                      const std::function<absl::Status(ProcessGroup* group)>& body,
+                      SeededScheduler* scheduler) {
   std::mutex mutex;
   absl::Status first;
   const auto fail = [&](int rank, const absl::Status& status) {
@@ -35,13 +37,20 @@ absl::Status RunRanks(LocalWorld& world,
     }
     world.group(rank)->Abort(named);
   };
+  const auto run = [&](int rank) {
+    const absl::Status status = Guarded(body, world.group(rank));
+    if (!status.ok()) fail(rank, status);
+  };
+  if (scheduler != nullptr) {
+    std::vector<std::function<void()>> drivers;
+    for (int rank = 0; rank < world.size(); ++rank) drivers.push_back([&, rank] { run(rank); });
+    const absl::Status started = scheduler->RunDrivers(drivers);
+    return started.ok() ? first : started;
+  }
   std::vector<std::thread> threads;
   for (int rank = 0; rank < world.size(); ++rank) {
     try {
-      threads.emplace_back([&, rank] {
-        const absl::Status status = Guarded(body, world.group(rank));
-        if (!status.ok()) fail(rank, status);
-      });
+      threads.emplace_back([&, rank] { run(rank); });
     } catch (const std::system_error& error) {
       fail(rank, absl::ResourceExhaustedError(absl::StrCat("no thread for it: ", error.what())));
     }

@@ -19,16 +19,22 @@ absl::Status CheckSize(const char* operation, int64_t bytes) {
   return absl::InvalidArgumentError(absl::StrCat(operation, " of ", bytes, " bytes"));
 }
 
+HostDevice::Options WithScheduler(HostDevice::Options options) {
+  if (options.scheduler == nullptr) options.scheduler = std::make_shared<ThreadScheduler>();
+  return options;
+}
+
 }  // namespace
 
-HostDevice::HostDevice(Options options) : options_(std::move(options)) {
+HostDevice::HostDevice(Options options) : options_(WithScheduler(std::move(options))) {
   set_capacity(options_.capacity);
 }
 
 absl::StatusOr<std::unique_ptr<Stream>> HostDevice::CreateStream(const std::string& name) {
   try {
-    return std::make_unique<HostStream>(this, name, scheduler_.CreateQueue(name, options_.hook),
-                                        &scheduler_, &host_waits_);
+    return std::make_unique<HostStream>(this, name,
+                                        options_.scheduler->CreateQueue(name, options_.hook),
+                                        options_.scheduler.get(), &host_waits_);
   } catch (const std::system_error& error) {
     return absl::ResourceExhaustedError(
         absl::StrCat("stream '", name, "': no thread for it: ", error.what()));
@@ -36,7 +42,7 @@ absl::StatusOr<std::unique_ptr<Stream>> HostDevice::CreateStream(const std::stri
 }
 
 absl::StatusOr<std::unique_ptr<Event>> HostDevice::CreateEvent() {
-  return std::make_unique<HostEvent>(&scheduler_, &host_waits_);
+  return std::make_unique<HostEvent>(options_.scheduler.get(), &host_waits_);
 }
 
 absl::Status HostDevice::Copy(const Stream& stream, void* to, const void* from, int64_t bytes) {

@@ -16,6 +16,9 @@ class HostDevice : public Device {
     ThreadPool* pool = nullptr;  // for kernels; null: the stream's own thread. Outlives the device.
     int64_t capacity = -1;       // bytes; negative: no limit
     OperationHook hook;          // see scheduler.h
+    // Runs the streams; null: a ThreadScheduler of its own. The devices of several ranks may share
+    // one.
+    std::shared_ptr<Scheduler> scheduler;
   };
   HostDevice() : HostDevice(Options()) {}
   explicit HostDevice(Options options);
@@ -25,6 +28,7 @@ class HostDevice : public Device {
   absl::StatusOr<std::unique_ptr<Event>> CreateEvent() override;
   absl::Status Copy(const Stream& stream, void* to, const void* from, int64_t bytes) override;
   absl::Status Fill(const Stream& stream, void* to, uint8_t value, int64_t bytes) override;
+  void Yield() override { options_.scheduler->Yield(); }
 
   // The pool, or null. Kernels reach it through HostPool(stream).
   ThreadPool* pool() const { return options_.pool; }
@@ -36,8 +40,7 @@ class HostDevice : public Device {
   void FreeHost(void* data, int64_t bytes) override { Free(data, bytes); }
 
  private:
-  const Options options_;
-  ThreadScheduler scheduler_;
+  const Options options_;  // with a scheduler
 };
 
 // The pool of the host device that `stream` belongs to; null if it has none.

@@ -1,7 +1,6 @@
 #include "device/host_stream.h"
 
 #include <atomic>
-#include <chrono>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -21,7 +20,7 @@ uint64_t NextStreamId() {
 Stream::Stream() : id_(NextStreamId()) {}
 
 HostStream::HostStream(Device* device, std::string name, std::unique_ptr<OperationQueue> queue,
-                       const Scheduler* scheduler, std::atomic<int64_t>* host_waits)
+                       Scheduler* scheduler, std::atomic<int64_t>* host_waits)
     : device_(device),
       name_(std::move(name)),
       queue_(std::move(queue)),
@@ -61,8 +60,12 @@ absl::Status HostStream::Wait(const Event& event) const {
 absl::Status HostStream::Synchronize() const {
   // Not through Enqueue: whatever goes wrong there, memory is safe after this.
   HostEvent event(scheduler_, host_waits_);
-  queue_->Push(event.NewPoint());
+  queue_->Push(event.NewPoint(name_));
   return event.Synchronize(absl::InfiniteDuration());
+}
+
+std::string HostEvent::Point::Describe() const {
+  return absl::StrCat("an event of stream '", stream_, "'");
 }
 
 void HostEvent::Point::Reach(const absl::Status& failure) {
@@ -76,13 +79,13 @@ void HostEvent::Point::Reach(const absl::Status& failure) {
 
 absl::Status HostEvent::Record(const Stream& stream) {
   std::shared_ptr<Point> before = std::move(point_);
-  const absl::Status enqueued = stream.Enqueue(NewPoint());
+  const absl::Status enqueued = stream.Enqueue(NewPoint(stream.name()));
   if (!enqueued.ok()) point_ = std::move(before);
   return enqueued;
 }
 
-Operation HostEvent::NewPoint() {
-  auto point = std::make_shared<Point>();
+Operation HostEvent::NewPoint(const std::string& stream) {
+  auto point = std::make_shared<Point>(stream);
   Operation record;
   record.name = "record";
   record.run = [point] {
@@ -107,24 +110,15 @@ absl::Status HostEvent::Synchronize(absl::Duration timeout) const {
   if (point == nullptr) {
     return absl::FailedPreconditionError("waiting for an event that was never recorded");
   }
-  std::unique_lock<std::mutex> lock(point->mutex);
-  if (point->reached) return point->status;
+  {
+    std::lock_guard<std::mutex> lock(point->mutex);
+    if (point->reached) return point->status;
+  }
   host_waits_->fetch_add(1, std::memory_order_relaxed);
-  const auto reached = [&] { return point->reached; };
-  if (timeout > kLongestWait) {
-    point->changed.wait(lock, reached);
-    return point->status;
-  }
-  // Slow work is not silence: the clock starts again whenever some stream has got on.
-  int64_t progress = -1;
-  while (progress != scheduler_->progress()) {
-    progress = scheduler_->progress();
-    if (point->changed.wait_for(lock, absl::ToChronoNanoseconds(timeout), reached)) {
-      return point->status;
-    }
-  }
-  return absl::DeadlineExceededError(
-      absl::StrCat("no stream of the device made progress for ", absl::FormatDuration(timeout)));
+  ZERO_RETURN_IF_ERROR(scheduler_->Await(
+      *point, [&] { return point->reached; }, timeout));
+  std::lock_guard<std::mutex> lock(point->mutex);
+  return point->status;
 }
 
 }  // namespace zero

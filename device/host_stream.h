@@ -3,6 +3,7 @@
 
 #include <memory>
 #include <string>
+#include <utility>
 
 #include "device/event.h"
 #include "device/scheduler.h"
@@ -13,7 +14,7 @@ namespace zero {
 class HostStream : public Stream {
  public:
   HostStream(Device* device, std::string name, std::unique_ptr<OperationQueue> queue,
-             const Scheduler* scheduler, std::atomic<int64_t>* host_waits);
+             Scheduler* scheduler, std::atomic<int64_t>* host_waits);
 
   Device& device() const override { return *device_; }
   const std::string& name() const override { return name_; }
@@ -26,32 +27,39 @@ class HostStream : public Stream {
   Device* const device_;
   const std::string name_;
   const std::unique_ptr<OperationQueue> queue_;
-  const Scheduler* const scheduler_;
+  Scheduler* const scheduler_;
   std::atomic<int64_t>* const host_waits_;
 };
 
 class HostEvent : public Event {
  public:
   // One recording. A wait holds the point that was recorded when it was enqueued.
-  struct Point : Gate {
+  class Point : public Gate {
+   public:
+    explicit Point(std::string stream) : stream_(std::move(stream)) {}
+    std::string Describe() const override;
+    void Reach(const absl::Status& failure);
+
     bool reached = false;  // with mutex held
     absl::Status status;   // the stream's failure at this point
-    void Reach(const absl::Status& failure);
+
+   private:
+    const std::string stream_;  // where it was recorded
   };
 
-  explicit HostEvent(const Scheduler* scheduler, std::atomic<int64_t>* host_waits)
+  HostEvent(Scheduler* scheduler, std::atomic<int64_t>* host_waits)
       : scheduler_(scheduler), host_waits_(host_waits) {}
 
   absl::Status Record(const Stream& stream) override;
   // The operation that reaches the event's new point.
-  Operation NewPoint();
+  Operation NewPoint(const std::string& stream);
   bool recorded() const override { return point_ != nullptr; }
   bool Reached() const override;
   absl::Status Synchronize(absl::Duration timeout) const override;
   const std::shared_ptr<Point>& point() const { return point_; }
 
  private:
-  const Scheduler* const scheduler_;
+  Scheduler* const scheduler_;
   std::atomic<int64_t>* const host_waits_;
   std::shared_ptr<Point> point_;
 };

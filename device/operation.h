@@ -4,6 +4,7 @@
 #include <condition_variable>
 #include <memory>
 #include <mutex>
+#include <string>
 
 #include "absl/functional/any_invocable.h"
 #include "absl/status/status.h"
@@ -14,6 +15,11 @@ namespace zero {
 // Where operations wait for one another. Whoever changes what a `ready` depends on holds `mutex`
 // while changing it and then notifies.
 struct Gate {
+  virtual ~Gate() = default;
+  // What is waited for here, for reports: "an event of stream 'comm-1'". Empty: nothing to add to
+  // the name of the operation.
+  virtual std::string Describe() const { return ""; }
+
   std::mutex mutex;
   std::condition_variable changed;
 };

@@ -1,4 +1,4 @@
-// The host stream engine: queues of operations, and who runs them.
+// The host stream engine: queues of operations, who runs them, and how the host waits for them.
 #pragma once
 
 #include <atomic>
@@ -7,7 +7,9 @@
 #include <memory>
 #include <string>
 
+#include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
+#include "absl/time/time.h"
 #include "device/operation.h"
 
 namespace zero {
@@ -32,6 +34,16 @@ class Scheduler {
                                                       OperationHook hook) = 0;
   // Operations that have run or were skipped, over all queues: tells progress from silence.
   virtual int64_t progress() const = 0;
+
+  // Every wait of a host thread for streams is one of these two, so that a scheduler can drive the
+  // streams, and other host threads, meanwhile.
+  // Blocks the calling thread until `ready`, which is polled with gate.mutex held; the caller holds
+  // no lock. Slow work is not silence: `timeout` starts again whenever some queue has got on; above
+  // kLongestWait it never ends. kDeadlineExceeded when it has passed.
+  virtual absl::Status Await(Gate& gate, absl::FunctionRef<bool()> ready,
+                             absl::Duration timeout) = 0;
+  // For a host thread that polls, between two polls.
+  virtual void Yield() = 0;
 };
 
 // One thread a queue, started with it and joined by its destructor.
@@ -39,6 +51,8 @@ class ThreadScheduler : public Scheduler {
  public:
   std::unique_ptr<OperationQueue> CreateQueue(const std::string& name, OperationHook hook) override;
   int64_t progress() const override { return progress_.load(std::memory_order_relaxed); }
+  absl::Status Await(Gate& gate, absl::FunctionRef<bool()> ready, absl::Duration timeout) override;
+  void Yield() override;
 
  private:
   class Queue;

@@ -4,30 +4,16 @@
 #include <atomic>
 #include <chrono>
 #include <condition_variable>
-#include <exception>
 #include <memory>
 #include <mutex>
 #include <thread>
 #include <utility>
 
-#include "absl/strings/str_cat.h"
+#include "device/run_operation.h"
 #include "device/scheduler.h"
 
 namespace zero {
 namespace {
-
-// A trainer's operation may throw; nothing may leave the stream's thread.
-template <class F>
-absl::Status Guarded(const Operation& operation, const F& run) {
-  try {
-    return run();
-  } catch (const std::exception& error) {
-    return absl::InternalError(
-        absl::StrCat("operation '", operation.name, "' threw: ", error.what()));
-  } catch (...) {
-    return absl::InternalError(absl::StrCat("operation '", operation.name, "' threw"));
-  }
-}
 
 // Waits at the operation's gate until it is ready.
 void WaitReady(Operation& operation) {
@@ -129,22 +115,12 @@ class ThreadScheduler::Queue : public OperationQueue {
 
   absl::Status Run(Operation& operation) {
     if (operation.ready) WaitReady(operation);
-    if (hook_) {
-      const absl::Status injected =
-          Guarded(operation, [&] { return hook_(name_, operation.name); });
-      if (!injected.ok()) return CallSkip(operation, injected);
-    }
-    return Guarded(operation, [&] { return operation.run ? operation.run() : absl::OkStatus(); });
+    return RunOperation(operation, name_, hook_);
   }
 
   static absl::Status Skip(Operation& operation, const absl::Status& reason) {
     if (operation.ready && operation.wait_if_skipped) WaitReady(operation);
-    return CallSkip(operation, reason);
-  }
-
-  static absl::Status CallSkip(Operation& operation, const absl::Status& reason) {
-    if (operation.skip) operation.skip(reason);
-    return reason;
+    return SkipOperation(operation, reason);
   }
 
   ThreadScheduler* const scheduler_;
@@ -162,5 +138,24 @@ std::unique_ptr<OperationQueue> ThreadScheduler::CreateQueue(const std::string& 
                                                              OperationHook hook) {
   return std::make_unique<Queue>(this, name, std::move(hook));
 }
+
+absl::Status ThreadScheduler::Await(Gate& gate, absl::FunctionRef<bool()> ready,
+                                    absl::Duration timeout) {
+  std::unique_lock<std::mutex> lock(gate.mutex);
+  if (timeout > kLongestWait) {
+    gate.changed.wait(lock, ready);
+    return absl::OkStatus();
+  }
+  int64_t seen = -1;
+  while (seen != progress()) {
+    seen = progress();
+    if (gate.changed.wait_for(lock, absl::ToChronoNanoseconds(timeout), ready)) {
+      return absl::OkStatus();
+    }
+  }
+  return NoProgressError(timeout);
+}
+
+void ThreadScheduler::Yield() { std::this_thread::sleep_for(std::chrono::microseconds(50)); }
 
 }  // namespace zero

@@ -9,6 +9,8 @@
 #include "absl/time/time.h"
 #include "collectives/process_group.h"
 #include "device/device.h"
+#include "device/scheduler.h"
+#include "device/seeded_scheduler.h"
 
 namespace zero::test {
 
@@ -22,7 +24,8 @@ struct Backend {
       run_ranks;
 };
 
-// Streams that are threads, ranks that are threads.
-Backend HostBackend();
+// Ranks and streams that are threads, or that the scheduler runs in turn.
+Backend HostBackend(const OperationHook& hook = {},
+                    std::shared_ptr<SeededScheduler> scheduler = nullptr);
 
 }  // namespace zero::test

@@ -4,9 +4,11 @@
 #include <mutex>
 #include <random>
 
+#include "device/seeded_scheduler.h"
 #include "device/status.h"
 #include "kernels/bfloat16_math.h"
 #include "tests/catch.h"
+#include "tests/device/seeds.h"
 #include "tests/zero/rank_fixture.h"
 #include "tests/zero/toy_trainer.h"
 
@@ -130,106 +132,120 @@ absl::Status FuzzPass(Fuzz& fuzz, ShardedOptimizer& optimizer, const Stream* con
   return absl::OkStatus();
 }
 
-}  // namespace
-
-TEST_CASE("Fuzz: random legal orders of verbs give the sums, in every stage", "[zero][thread]") {
-  for (unsigned seed = 1; seed <= 60; ++seed) {
-    std::map<std::string, std::vector<float>> weights[4];
-    for (int stage = 0; stage < 4; ++stage) {
-      Fuzz setup(seed);
-      const int ranks = 1 + setup.Up(3);
-      const Model models[2] = {RandomModel(setup, "m"), RandomModel(setup, "n")};
-      Config config;
-      config.stage = stage;
-      config.optimizer = setup.Up(2) ? OptimizerKind::kSgd : OptimizerKind::kAdamW;
-      config.momentum = 0.5 * setup.Up(2);
-      config.accumulation = setup.Up(2) ? DType::kF32 : DType::kBF16;
-      const int64_t buckets[] = {1, 1000, 3000, int64_t{1} << 40};
-      config.reduce_bucket_size = buckets[setup.Up(4)];
-      const int prefetches[] = {0, 1, 3, 100};
-      config.prefetch = prefetches[setup.Up(4)];
-      config.poison_slots = setup.Up(2);
-      const int slow = setup.Up(4);
-      INFO("seed " << seed << ", stage " << stage << ", ranks " << ranks);
-      LocalWorld world(ranks, absl::Seconds(10));
-      const absl::Status status = RunRanks(world, [&](ProcessGroup* group) -> absl::Status {
-        HostDevice::Options options;
-        const char* const names[] = {"comm", "math", "a", "b"};
+// In every stage, on threads of which one kind is slow, or in an order that the seed chooses.
+void CheckFuzz(unsigned seed, bool seeded) {
+  std::map<std::string, std::vector<float>> weights[4];
+  for (int stage = 0; stage < 4; ++stage) {
+    Fuzz setup(seed);
+    const int ranks = 1 + setup.Up(3);
+    const Model models[2] = {RandomModel(setup, "m"), RandomModel(setup, "n")};
+    Config config;
+    config.stage = stage;
+    config.optimizer = setup.Up(2) ? OptimizerKind::kSgd : OptimizerKind::kAdamW;
+    config.momentum = 0.5 * setup.Up(2);
+    config.accumulation = setup.Up(2) ? DType::kF32 : DType::kBF16;
+    const int64_t buckets[] = {1, 1000, 3000, int64_t{1} << 40};
+    config.reduce_bucket_size = buckets[setup.Up(4)];
+    const int prefetches[] = {0, 1, 3, 100};
+    config.prefetch = prefetches[setup.Up(4)];
+    config.poison_slots = setup.Up(2);
+    const int slow = setup.Up(4);
+    INFO("seed " << seed << ", stage " << stage << ", ranks " << ranks);
+    LocalWorld world(ranks, absl::Seconds(10));
+    const auto scheduler =
+        seeded ? std::make_shared<SeededScheduler>(uint64_t{seed} * 4 + stage) : nullptr;
+    const auto drive = [&](ProcessGroup* group) -> absl::Status {
+      HostDevice::Options options;
+      const char* const names[] = {"comm", "math", "a", "b"};
+      options.scheduler = scheduler;
+      if (!seeded)
         options.hook = [&, name = std::string(names[slow])](const std::string& stream,
                                                             const char*) {
           if (stream.substr(0, name.size()) == name)
             std::this_thread::sleep_for(std::chrono::microseconds(30));
           return absl::OkStatus();
         };
-        HostDevice device(options);
-        ZERO_ASSIGN_OR_RETURN(auto a, device.CreateStream("a"));
-        ZERO_ASSIGN_OR_RETURN(auto b, device.CreateStream("b"));
-        const Stream* const streams[] = {a.get(), b.get()};
-        std::unique_ptr<ShardedOptimizer> optimizers[2];
+      HostDevice device(options);
+      ZERO_ASSIGN_OR_RETURN(auto a, device.CreateStream("a"));
+      ZERO_ASSIGN_OR_RETURN(auto b, device.CreateStream("b"));
+      const Stream* const streams[] = {a.get(), b.get()};
+      std::unique_ptr<ShardedOptimizer> optimizers[2];
+      for (int o = 0; o < 2; ++o) {
+        ZERO_ASSIGN_OR_RETURN(optimizers[o],
+                              ShardedOptimizer::Create(config, models[o], &device, group));
+        ZERO_RETURN_IF_ERROR(optimizers[o]->Write(State::kMaster, InitialValues()));
+      }
+      Fuzz fuzz(seed * 1000);
+      for (int step = 0; step < 4; ++step) {
+        const int passes = 1 + fuzz.Up(3);
+        std::map<std::string, std::vector<float>> sums[2];
         for (int o = 0; o < 2; ++o) {
-          ZERO_ASSIGN_OR_RETURN(optimizers[o],
-                                ShardedOptimizer::Create(config, models[o], &device, group));
-          ZERO_RETURN_IF_ERROR(optimizers[o]->Write(State::kMaster, InitialValues()));
-        }
-        Fuzz fuzz(seed * 1000);
-        for (int step = 0; step < 4; ++step) {
-          const int passes = 1 + fuzz.Up(3);
-          std::map<std::string, std::vector<float>> sums[2];
-          for (int o = 0; o < 2; ++o) {
-            for (const Unit& unit : models[o].units) {
-              for (const Parameter& p : unit.parameters)
-                sums[o][p.name].assign(ElementCount(p), 0.0f);
-            }
+          for (const Unit& unit : models[o].units) {
+            for (const Parameter& p : unit.parameters)
+              sums[o][p.name].assign(ElementCount(p), 0.0f);
           }
-          for (int micro = 0; micro < passes; ++micro) {
-            for (int o = 0; o < 2; ++o) {
-              ZERO_RETURN_IF_ERROR(FuzzPass(fuzz, *optimizers[o], streams, group->rank(), ranks,
-                                            step, micro, micro + 1 == passes, sums[o]));
-              if (fuzz.Up(3) == 0) {
-                ZERO_RETURN_IF_ERROR(optimizers[o]->BeginPass(Pass::kEvaluate));
-                for (int u = 0; u < static_cast<int>(models[o].units.size()); ++u) {
-                  ZERO_RETURN_IF_ERROR(optimizers[o]->AcquireWeights(u, *a).status());
-                  ZERO_RETURN_IF_ERROR(optimizers[o]->ReleaseWeights(u, *a));
-                }
+        }
+        for (int micro = 0; micro < passes; ++micro) {
+          for (int o = 0; o < 2; ++o) {
+            ZERO_RETURN_IF_ERROR(FuzzPass(fuzz, *optimizers[o], streams, group->rank(), ranks, step,
+                                          micro, micro + 1 == passes, sums[o]));
+            if (fuzz.Up(3) == 0) {
+              ZERO_RETURN_IF_ERROR(optimizers[o]->BeginPass(Pass::kEvaluate));
+              for (int u = 0; u < static_cast<int>(models[o].units.size()); ++u) {
+                ZERO_RETURN_IF_ERROR(optimizers[o]->AcquireWeights(u, *a).status());
+                ZERO_RETURN_IF_ERROR(optimizers[o]->ReleaseWeights(u, *a));
               }
             }
           }
-          const bool look = fuzz.Up(2) == 0;
-          for (int o = 0; o < 2; ++o) {
-            for (const Unit& unit : models[o].units) {
-              for (const Parameter& p : unit.parameters) {
-                if (!look || !p.trainable) continue;
-                std::vector<float> sum(ElementCount(p));
-                ZERO_RETURN_IF_ERROR(
-                    optimizers[o]->Gather(State::kGradient, p.name, absl::MakeSpan(sum)));
-                if (sum != sums[o][p.name]) return absl::InternalError("gradient of " + p.name);
-              }
-            }
-            ZERO_RETURN_IF_ERROR(optimizers[o]->Step().status());
-          }
         }
+        const bool look = fuzz.Up(2) == 0;
         for (int o = 0; o < 2; ++o) {
           for (const Unit& unit : models[o].units) {
             for (const Parameter& p : unit.parameters) {
-              std::vector<float> values(ElementCount(p));
+              if (!look || !p.trainable) continue;
+              std::vector<float> sum(ElementCount(p));
               ZERO_RETURN_IF_ERROR(
-                  optimizers[o]->Gather(State::kMaster, p.name, absl::MakeSpan(values)));
-              if (group->rank() == 0) weights[stage][p.name] = values;
+                  optimizers[o]->Gather(State::kGradient, p.name, absl::MakeSpan(sum)));
+              if (sum != sums[o][p.name]) return absl::InternalError("gradient of " + p.name);
             }
           }
-          const MemoryTable table = device.memory();
-          for (int c = 0; c < kMemoryCategories; ++c) {
-            if (table[c].current !=
-                optimizers[0]->plan().bytes[c] + optimizers[1]->plan().bytes[c]) {
-              return absl::InternalError("memory");
-            }
+          ZERO_RETURN_IF_ERROR(optimizers[o]->Step().status());
+        }
+      }
+      for (int o = 0; o < 2; ++o) {
+        for (const Unit& unit : models[o].units) {
+          for (const Parameter& p : unit.parameters) {
+            std::vector<float> values(ElementCount(p));
+            ZERO_RETURN_IF_ERROR(
+                optimizers[o]->Gather(State::kMaster, p.name, absl::MakeSpan(values)));
+            if (group->rank() == 0) weights[stage][p.name] = values;
           }
         }
-        return absl::OkStatus();
-      });
-      CHECK_OK(status);
-      CHECK(weights[stage] == weights[0]);
-    }
+        const MemoryTable table = device.memory();
+        for (int c = 0; c < kMemoryCategories; ++c) {
+          if (table[c].current != optimizers[0]->plan().bytes[c] + optimizers[1]->plan().bytes[c]) {
+            return absl::InternalError("memory");
+          }
+        }
+      }
+      return absl::OkStatus();
+    };
+    CHECK_OK(RunRanks(world, drive, scheduler.get()));
+    CHECK(weights[stage] == weights[0]);
+  }
+}
+
+}  // namespace
+
+TEST_CASE("Fuzz: random legal orders of verbs give the sums, in every stage", "[zero][thread]") {
+  for (unsigned seed = 1; seed <= 60; ++seed) CheckFuzz(seed, /*seeded=*/false);
+}
+
+TEST_CASE("Fuzz: random legal orders of verbs give the sums in orders that seeds choose",
+          "[zero]") {
+  for (const uint64_t seed : Seeds(1, 100)) {
+    CAPTURE_SEED(seed);
+    CheckFuzz(static_cast<unsigned>(seed), /*seeded=*/true);
   }
 }
 

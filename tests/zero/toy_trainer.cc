@@ -279,27 +279,26 @@ Source InitialValues() {
   };
 }
 
-Backend HostBackend() {
+Backend HostBackend(const OperationHook& hook, std::shared_ptr<SeededScheduler> scheduler) {
   Backend backend;
   backend.name = "host";
-  backend.make_device = [](int) { return std::make_unique<HostDevice>(); };
-  backend.run_ranks = [](int ranks, absl::Duration deadline,
-                         const std::function<absl::Status(ProcessGroup*)>& body) {
+  backend.make_device = [hook, scheduler](int) {
+    HostDevice::Options options;
+    options.hook = hook;
+    options.scheduler = scheduler;
+    return std::make_unique<HostDevice>(options);
+  };
+  backend.run_ranks = [scheduler](int ranks, absl::Duration deadline,
+                                  const std::function<absl::Status(ProcessGroup*)>& body) {
     LocalWorld world(ranks, deadline);
-    return RunRanks(world, body);
+    return RunRanks(world, body, scheduler.get());
   };
   return backend;
 }
 
 Outcome RunToy(const ToyRun& run) {
-  Backend backend = run.backend;
-  if (run.hook) {
-    backend.make_device = [&run](int) {
-      HostDevice::Options options;
-      options.hook = run.hook;
-      return std::make_unique<HostDevice>(options);
-    };
-  }
+  const bool host = run.hook || run.scheduler != nullptr;
+  const Backend backend = host ? HostBackend(run.hook, run.scheduler) : run.backend;
   std::vector<std::unique_ptr<Device>> devices(static_cast<size_t>(run.ranks));
   std::vector<Outcome> outcomes(static_cast<size_t>(run.ranks));
   Outcome result;

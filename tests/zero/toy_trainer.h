@@ -5,12 +5,14 @@
 #include <cstdint>
 #include <functional>
 #include <map>
+#include <memory>
 #include <string>
 #include <vector>
 
 #include "absl/status/statusor.h"
 #include "collectives/local_group.h"
 #include "device/scheduler.h"
+#include "device/seeded_scheduler.h"
 #include "tests/zero/backend.h"
 #include "zero/sharded_optimizer.h"
 
@@ -33,8 +35,10 @@ struct ToyRun {
   bool evaluate_between = false;  // evaluation passes before and after every step
   int evaluate_within = 0;        // evaluation passes between micro-batches
   Backend backend = HostBackend();
-  OperationHook hook;                                     // for every device of the host backend
-  std::function<double(int rank, int step)> loss_weight;  // null: none
+  // Of every device, and of all ranks (null: threads); with either, the back end is the host's.
+  OperationHook hook;
+  std::shared_ptr<SeededScheduler> scheduler;
+  std::function<double(int rank, int step)> loss_weight;                        // null: none
   std::function<void(int rank, int step, std::vector<float>& gradient)> spoil;  // per parameter
   Adopted adopted;
   absl::Duration deadline = absl::Seconds(20);
