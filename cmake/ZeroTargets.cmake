@@ -40,9 +40,43 @@ function(zero_floor folder)
   endforeach()
 endfunction()
 
+# For targets of .cu files that nvcc compiles. Never with sanitizers, which know nothing of a GPU.
+function(zero_cuda_compile_settings target)
+  # No contraction, as in zero_compile_settings.
+  target_compile_options(${target} PRIVATE
+    --fmad=false --expt-relaxed-constexpr
+    -Wall -Wextra -Wshadow -Wconversion -Wno-sign-conversion)
+  if(ZERO_WERROR)
+    target_compile_options(${target} PRIVATE --Werror=all-warnings -Xcompiler=-Werror)
+  endif()
+endfunction()
+
+# zero_cuda_floor(<folder> SOURCES ... LINK ...): the kernels of a folder as a static library of
+# their own, zero_<folder>_cuda, which other objects with the same functions can stand in for.
+function(zero_cuda_floor folder)
+  cmake_parse_arguments(ARG "" "" "SOURCES;LINK" ${ARGN})
+  set(target zero_${folder}_cuda)
+  add_library(${target} STATIC ${ARG_SOURCES})
+  zero_cuda_compile_settings(${target})
+  target_include_directories(${target} PUBLIC
+    $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}>
+    $<INSTALL_INTERFACE:include/zero>)
+  target_link_libraries(${target} PUBLIC ${ARG_LINK} CUDA::cudart_static)
+  set_property(GLOBAL APPEND PROPERTY ZERO_FLOORS ${target})
+endfunction()
+
+# Links a program. Where the stand-in of cudart is among the libraries, those of kernels compiled by
+# nvcc are left out.
+function(zero_link name)
+  target_link_libraries(${name} PRIVATE ${ARGN})
+  if("cudart_standin" IN_LIST ARGN)
+    set_target_properties(${name} PROPERTIES ZERO_STANDIN ON)
+  endif()
+endfunction()
+
 function(zero_program name)
   cmake_parse_arguments(ARG "" "" "SOURCES;LINK" ${ARGN})
   add_executable(${name} ${ARG_SOURCES})
   zero_compile_settings(${name})
-  target_link_libraries(${name} PRIVATE ${ARG_LINK})
+  zero_link(${name} ${ARG_LINK})
 endfunction()

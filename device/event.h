@@ -23,7 +23,8 @@ class Event {
   virtual bool Reached() const = 0;
   // Blocks until Reached, counted in Device::host_waits if it was not. The stream's failure if it
   // had one at that point; kDeadlineExceeded when `timeout` passes and no stream of the device
-  // finishes an operation. kFailedPrecondition if never recorded.
+  // finishes an operation (on a GPU, which does not tell: when `timeout` passes).
+  // kFailedPrecondition if never recorded.
   virtual absl::Status Synchronize(absl::Duration timeout) const = 0;
 
  protected:

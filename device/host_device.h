@@ -15,10 +15,10 @@ class HostDevice : public Device {
   struct Options {
     ThreadPool* pool = nullptr;  // for kernels; null: the stream's own thread. Outlives the device.
     int64_t capacity = -1;       // bytes; negative: no limit
-    OperationHook hook;          // see scheduler.h
+    OperationHook hook = nullptr;  // see scheduler.h
     // Runs the streams; null: a ThreadScheduler of its own. The devices of several ranks may share
     // one.
-    std::shared_ptr<Scheduler> scheduler;
+    std::shared_ptr<Scheduler> scheduler = nullptr;
   };
   HostDevice() : HostDevice(Options()) {}
   explicit HostDevice(Options options);

@@ -19,7 +19,8 @@ class Event;
 // work of one stream runs in order, work of two streams is ordered by events only. The first
 // failure of an operation sticks: later operations of that stream, and of streams that wait for
 // it, are skipped. Waits keep the order even then, and events are reached: memory may be freed
-// after an event whether or not the work before it failed. Destruction drains the stream.
+// after an event whether or not the work before it failed. On a GPU a failure is one of all its
+// streams, and calls return it as soon as it is known. Destruction drains the stream.
 class Stream {
  public:
   virtual ~Stream() = default;

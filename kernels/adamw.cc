@@ -1,6 +1,7 @@
 #include <type_traits>
 
 #include "device/host_device.h"
+#include "device/status.h"
 #include "kernels/device_check.h"
 #include "kernels/kernels.h"
 #include "kernels/update.h"
@@ -72,11 +73,11 @@ namespace zero {
 HWY_EXPORT(AdamWPiece);
 
 absl::Status AdamW(const Stream& stream, const AdamWArguments& arguments) {
-  ZERO_RETURN_IF_ERROR(RequireHost(stream, "AdamW"));
   ZERO_RETURN_IF_ERROR(CheckUpdate("AdamW", arguments));
   if (arguments.n == 0) return absl::OkStatus();
   ZERO_RETURN_IF_ERROR(CheckPointer("AdamW", "moment1", arguments.moment1));
   ZERO_RETURN_IF_ERROR(CheckPointer("AdamW", "moment2", arguments.moment2));
+  if (OnCuda(stream)) return cuda::AdamW(stream, arguments);
   return stream.Enqueue("adamw", [a = arguments, pool = HostPool(stream)] {
     if (a.scalars->apply == 0) return absl::OkStatus();
     ParallelFor(pool, a.n, kGrain, [&](int64_t begin, int64_t end) {

@@ -1,4 +1,5 @@
 #include "device/host_device.h"
+#include "device/status.h"
 #include "kernels/check.h"
 #include "kernels/device_check.h"
 #include "kernels/host_loop.h"
@@ -41,7 +42,6 @@ HWY_EXPORT(CastPiece);
 
 absl::Status Cast(const Stream& stream, const void* in, DType in_type, void* out, DType out_type,
                   int64_t n) {
-  ZERO_RETURN_IF_ERROR(RequireHost(stream, "Cast"));
   ZERO_RETURN_IF_ERROR(CheckCount("Cast", n));
   ZERO_RETURN_IF_ERROR(CheckType("Cast", "in_type", in_type));
   ZERO_RETURN_IF_ERROR(CheckType("Cast", "out_type", out_type));
@@ -49,6 +49,7 @@ absl::Status Cast(const Stream& stream, const void* in, DType in_type, void* out
   ZERO_RETURN_IF_ERROR(CheckPointer("Cast", "in", in));
   ZERO_RETURN_IF_ERROR(CheckPointer("Cast", "out", out));
   ZERO_RETURN_IF_ERROR(CheckOverlap("Cast", in, in_type, "out", out, out_type, n));
+  if (OnCuda(stream)) return cuda::Cast(stream, in, in_type, out, out_type, n);
   return stream.Enqueue("cast", [=, pool = HostPool(stream)] {
     ParallelFor(pool, n, kGrain, [&](int64_t begin, int64_t end) {
       HWY_DYNAMIC_DISPATCH(CastPiece)(in, in_type, out, out_type, begin, end);

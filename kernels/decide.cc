@@ -7,7 +7,7 @@ namespace zero {
 
 absl::Status CombineNorms(const Stream& stream, const NormPartial* parts, const int64_t* bases,
                           int64_t count, double loss_weight, RankNorm* out) {
-  ZERO_RETURN_IF_ERROR(RequireHost(stream, "CombineNorms"));
+  if (OnCuda(stream)) return cuda::CombineNorms(stream, parts, bases, count, loss_weight, out);
   return stream.Enqueue("combine_norms", [=] {
     CombineNormsMath(parts, bases, count, loss_weight, out);
     return absl::OkStatus();
@@ -15,7 +15,7 @@ absl::Status CombineNorms(const Stream& stream, const NormPartial* parts, const 
 }
 
 absl::Status DecideStep(const Stream& stream, const DecideArguments& arguments) {
-  ZERO_RETURN_IF_ERROR(RequireHost(stream, "DecideStep"));
+  if (OnCuda(stream)) return cuda::DecideStep(stream, arguments);
   return stream.Enqueue("decide_step", [arguments] {
     DecideStepMath(arguments);
     return absl::OkStatus();

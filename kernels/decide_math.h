@@ -42,7 +42,7 @@ ZERO_HOST_DEVICE void DecideStepMath(const DecideArguments& a) {
   int64_t row = 0;
   while (row < a.row_count && a.rows[row].count != count) ++row;
   const bool found = row < a.row_count;
-  const bool group_failed = a.group_failed != nullptr && *a.group_failed != 0;
+  const bool group_failed = a.group_failed != nullptr && ReadFlag(a.group_failed) != 0;
   const bool apply = found && non_finite == 0 && !group_failed;
 
   StepRecord record;

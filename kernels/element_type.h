@@ -1,5 +1,5 @@
 // The one place where a DType becomes a C++ type. A further type needs a case in each function here
-// and LoadElements and StoreElements in simd-inl.h.
+// and LoadElements and StoreElements in simd-inl.h and elements.cuh.
 #pragma once
 
 #include "device/dtype.h"
@@ -9,19 +9,11 @@ namespace zero {
 
 inline bool HasElementType(DType type) { return type == DType::kF32 || type == DType::kBF16; }
 
-// Calls body(T()) with the type of the elements. The type has been checked before.
+// body(T()) with the type of the elements, which CheckType has accepted.
 template <class Body>
-void WithElementType(DType type, const Body& body) {
-  switch (type) {
-    case DType::kF32:
-      body(float());
-      return;
-    case DType::kBF16:
-      body(BFloat16());
-      return;
-    case DType::kF16:
-      return;
-  }
+auto WithElementType(DType type, const Body& body) {
+  if (type == DType::kBF16) return body(BFloat16());
+  return body(float());
 }
 
 }  // namespace zero

@@ -1,4 +1,5 @@
 #include "device/host_device.h"
+#include "device/status.h"
 #include "kernels/check.h"
 #include "kernels/device_check.h"
 #include "kernels/host_loop.h"
@@ -66,7 +67,6 @@ HWY_EXPORT(FillPiece);
 
 absl::Status Add(const Stream& stream, const void* in, DType in_type, void* sum, DType sum_type,
                  int64_t n) {
-  ZERO_RETURN_IF_ERROR(RequireHost(stream, "Add"));
   ZERO_RETURN_IF_ERROR(CheckCount("Add", n));
   ZERO_RETURN_IF_ERROR(CheckType("Add", "in_type", in_type));
   ZERO_RETURN_IF_ERROR(CheckType("Add", "sum_type", sum_type));
@@ -74,6 +74,7 @@ absl::Status Add(const Stream& stream, const void* in, DType in_type, void* sum,
   ZERO_RETURN_IF_ERROR(CheckPointer("Add", "in", in));
   ZERO_RETURN_IF_ERROR(CheckPointer("Add", "sum", sum));
   ZERO_RETURN_IF_ERROR(CheckOverlap("Add", in, in_type, "sum", sum, sum_type, n));
+  if (OnCuda(stream)) return cuda::Add(stream, in, in_type, sum, sum_type, n);
   return stream.Enqueue("add", [=, pool = HostPool(stream)] {
     ParallelFor(pool, n, kGrain, [&](int64_t begin, int64_t end) {
       HWY_DYNAMIC_DISPATCH(AddPiece)(in, in_type, sum, sum_type, begin, end);
@@ -83,11 +84,11 @@ absl::Status Add(const Stream& stream, const void* in, DType in_type, void* sum,
 }
 
 absl::Status Scale(const Stream& stream, void* x, DType type, float factor, int64_t n) {
-  ZERO_RETURN_IF_ERROR(RequireHost(stream, "Scale"));
   ZERO_RETURN_IF_ERROR(CheckCount("Scale", n));
   ZERO_RETURN_IF_ERROR(CheckType("Scale", "type", type));
   if (n == 0) return absl::OkStatus();
   ZERO_RETURN_IF_ERROR(CheckPointer("Scale", "x", x));
+  if (OnCuda(stream)) return cuda::Scale(stream, x, type, factor, n);
   return stream.Enqueue("scale", [=, pool = HostPool(stream)] {
     ParallelFor(pool, n, kGrain, [&](int64_t begin, int64_t end) {
       HWY_DYNAMIC_DISPATCH(ScalePiece)(x, type, factor, begin, end);
@@ -97,11 +98,11 @@ absl::Status Scale(const Stream& stream, void* x, DType type, float factor, int6
 }
 
 absl::Status Fill(const Stream& stream, void* x, DType type, float value, int64_t n) {
-  ZERO_RETURN_IF_ERROR(RequireHost(stream, "Fill"));
   ZERO_RETURN_IF_ERROR(CheckCount("Fill", n));
   ZERO_RETURN_IF_ERROR(CheckType("Fill", "type", type));
   if (n == 0) return absl::OkStatus();
   ZERO_RETURN_IF_ERROR(CheckPointer("Fill", "x", x));
+  if (OnCuda(stream)) return cuda::Fill(stream, x, type, value, n);
   return stream.Enqueue("fill", [=, pool = HostPool(stream)] {
     ParallelFor(pool, n, kGrain, [&](int64_t begin, int64_t end) {
       HWY_DYNAMIC_DISPATCH(FillPiece)(x, type, value, begin, end);

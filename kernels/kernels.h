@@ -4,7 +4,8 @@
 // stream has run it. `n` counts elements. n == 0 does nothing. Inputs and outputs may be the same
 // elements (of one dtype) where element i of the output depends on element i of the input only;
 // otherwise they must not overlap. Errors: kInvalidArgument for a dtype or argument that is not
-// supported, with nothing enqueued. Results do not depend on the number of threads or on the SIMD
+// supported, with nothing enqueued; on a CUDA stream also what CUDA says about the launch, with the
+// name of the kernel. Results do not depend on the device, the number of threads or the SIMD
 // target: every product and sum is rounded on its own (no fused multiply-add), in the order given
 // here. Only the sign and payload of a NaN that arithmetic gives are left open.
 #pragma once

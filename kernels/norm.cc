@@ -2,6 +2,7 @@
 #include <limits>
 
 #include "device/host_device.h"
+#include "device/status.h"
 #include "kernels/check.h"
 #include "kernels/device_check.h"
 #include "kernels/host_loop.h"
@@ -69,13 +70,13 @@ HWY_EXPORT(NormPiece);
 
 absl::Status Norm(const Stream& stream, const void* in, DType type, int64_t n, NormPartial* scratch,
                   NormPartial* out) {
-  ZERO_RETURN_IF_ERROR(RequireHost(stream, "Norm"));
   ZERO_RETURN_IF_ERROR(CheckCount("Norm", n));
   ZERO_RETURN_IF_ERROR(CheckType("Norm", "type", type));
   if (n == 0) return absl::OkStatus();
   ZERO_RETURN_IF_ERROR(CheckPointer("Norm", "in", in));
   ZERO_RETURN_IF_ERROR(CheckPointer("Norm", "scratch", scratch));
   ZERO_RETURN_IF_ERROR(CheckPointer("Norm", "out", out));
+  if (OnCuda(stream)) return cuda::Norm(stream, in, type, n, scratch, out);
   return stream.Enqueue("norm", [=, pool = HostPool(stream)] {
     ParallelFor(pool, n, kGrain, [&](int64_t begin, int64_t end) {
       HWY_DYNAMIC_DISPATCH(NormPiece)(in, type, scratch, begin, end);

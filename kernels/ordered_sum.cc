@@ -1,5 +1,6 @@
 #include "absl/strings/str_cat.h"
 #include "device/host_device.h"
+#include "device/status.h"
 #include "kernels/check.h"
 #include "kernels/device_check.h"
 #include "kernels/host_loop.h"
@@ -77,9 +78,9 @@ absl::Status CheckOrderedSum(const OrderedSumArguments& a) {
 }  // namespace
 
 absl::Status OrderedSum(const Stream& stream, const OrderedSumArguments& arguments) {
-  ZERO_RETURN_IF_ERROR(RequireHost(stream, "OrderedSum"));
   ZERO_RETURN_IF_ERROR(CheckOrderedSum(arguments));
   if (arguments.n == 0) return absl::OkStatus();
+  if (OnCuda(stream)) return cuda::OrderedSum(stream, arguments);
   return stream.Enqueue("ordered_sum", [arguments, pool = HostPool(stream)] {
     ParallelFor(pool, arguments.n, kGrain, [&](int64_t begin, int64_t end) {
       HWY_DYNAMIC_DISPATCH(OrderedSumPiece)(arguments, begin, end);

@@ -6,3 +6,16 @@
 #else
 #define ZERO_HOST_DEVICE inline
 #endif
+
+namespace zero {
+
+// What another thread, or the host beside a GPU, may write meanwhile.
+ZERO_HOST_DEVICE int ReadFlag(const int* flag) {
+#if defined(__CUDA_ARCH__)
+  return *static_cast<const volatile int*>(flag);
+#else
+  return __atomic_load_n(flag, __ATOMIC_ACQUIRE);
+#endif
+}
+
+}  // namespace zero

@@ -1,6 +1,7 @@
 #include <type_traits>
 
 #include "device/host_device.h"
+#include "device/status.h"
 #include "kernels/device_check.h"
 #include "kernels/kernels.h"
 #include "kernels/update.h"
@@ -69,12 +70,12 @@ namespace zero {
 HWY_EXPORT(SgdPiece);
 
 absl::Status Sgd(const Stream& stream, const SgdArguments& arguments) {
-  ZERO_RETURN_IF_ERROR(RequireHost(stream, "Sgd"));
   ZERO_RETURN_IF_ERROR(CheckUpdate("Sgd", arguments));
   if (arguments.n == 0) return absl::OkStatus();
   if (arguments.momentum != 0) {
     ZERO_RETURN_IF_ERROR(CheckPointer("Sgd", "moment1", arguments.moment1));
   }
+  if (OnCuda(stream)) return cuda::Sgd(stream, arguments);
   return stream.Enqueue("sgd", [a = arguments, pool = HostPool(stream)] {
     if (a.scalars->apply == 0) return absl::OkStatus();
     ParallelFor(pool, a.n, kGrain, [&](int64_t begin, int64_t end) {

@@ -16,12 +16,9 @@ struct NoWeight {};
 
 // WithElementType for the weight; body(NoWeight()) when it is null.
 template <class Body>
-void WithWeightType(const void* weight, DType type, const Body& body) {
-  if (weight == nullptr) {
-    body(NoWeight());
-  } else {
-    WithElementType(type, body);
-  }
+auto WithWeightType(const void* weight, DType type, const Body& body) {
+  if (weight == nullptr) return body(NoWeight());
+  return WithElementType(type, body);
 }
 
 // Checks the arguments that AdamWArguments and SgdArguments have in common.

@@ -9,7 +9,7 @@ namespace zero {
 
 absl::Status ZeroRanges(const Stream& stream, std::vector<ByteRange> ranges) {
   if (ranges.empty()) return absl::OkStatus();
-  ZERO_RETURN_IF_ERROR(RequireHost(stream, "ZeroRanges"));
+  if (OnCuda(stream)) return cuda::ZeroRanges(stream, ranges);
   return stream.Enqueue("zero_ranges", [ranges = std::move(ranges)] {
     for (const ByteRange& range : ranges) {
       std::memset(range.begin, 0, static_cast<size_t>(range.bytes));

@@ -12,24 +12,22 @@ namespace {
 // A region, the streams that use it, and checks that do not lock: only the hand-over protects them.
 class Region {
  public:
-  explicit Region(int streams, bool delays) : delays_(delays), handover(&device) {
+  explicit Region(int streams, bool delays) : delays_(delays), handover(&*device) {
     for (int i = 0; i < streams; ++i) this->streams.push_back(NewStream(device, "s"));
   }
   absl::Status Write(int stream, int value) {
     return handover.Write(*streams[stream], [&, stream] {
-      return streams[stream]->Enqueue("write", [this, value, delay = Delay()] {
+      return Run(*streams[stream], [this, value, delay = Delay()] {
         Pause(delay);
         for (int& element : elements_) element = value;
-        return absl::OkStatus();
       });
     });
   }
   absl::Status Read(int stream, int expected) {
     return handover.Read(*streams[stream], [&, stream] {
-      return streams[stream]->Enqueue("read", [this, expected, delay = Delay()] {
+      return Run(*streams[stream], [this, expected, delay = Delay()] {
         Pause(delay);
         for (const int element : elements_) wrong += element != expected ? 1 : 0;
-        return absl::OkStatus();
       });
     });
   }
@@ -52,7 +50,7 @@ class Region {
   std::vector<int> elements_ = std::vector<int>(64, 0);
 
  public:
-  HostDevice device;
+  TestDevice device;
   Handover handover;
   std::atomic<int> wrong{0};
   std::vector<std::unique_ptr<Stream>> streams;
@@ -104,75 +102,42 @@ TEST_CASE("Handover: streams may come and go", "[device][thread]") {
 
 TEST_CASE("Handover: a write that is given up leaves the readers to the next writer",
           "[device][thread]") {
-  HostDevice device;
+  TestDevice device;
   const auto reader = NewStream(device, "reader");
   const auto gave_up = NewStream(device, "gave up");
   const auto writer = NewStream(device, "writer");
-  Handover handover(&device);
+  Handover handover(&*device);
   Door door;
   std::atomic<bool> read{false};
   std::atomic<bool> read_before_write{false};
   REQUIRE_OK(handover.Read(*reader, [&]() -> absl::Status {
     REQUIRE_OK(door.Block(*reader));
-    return reader->Enqueue("read", [&read] {
-      read = true;
-      return absl::OkStatus();
-    });
+    return Run(*reader, [&read] { read = true; });
   }));
   REQUIRE_OK(handover.BeginWrite(*gave_up));
-  REQUIRE_OK(handover.Write(*writer, [&] {
-    return writer->Enqueue("write", [&] {
-      read_before_write = read.load();
-      return absl::OkStatus();
-    });
-  }));
+  REQUIRE_OK(handover.Write(
+      *writer, [&] { return Run(*writer, [&] { read_before_write = read.load(); }); }));
   Sleep(5);
   door.Open();
   REQUIRE_OK(writer->Synchronize());
   CHECK(read_before_write);
 }
 
-TEST_CASE("Handover: one stream alone waits for nothing", "[device]") {
-  std::atomic<int> waits{0};
-  HostDevice::Options options;
-  options.hook = [&waits](const std::string&, const char* operation) {
-    if (std::string(operation) == "wait") ++waits;
-    return absl::OkStatus();
-  };
-  HostDevice device(options);
-  const auto stream = NewStream(device, "alone");
-  Handover handover(&device);
-  for (int i = 0; i < 5; ++i) {
-    REQUIRE_OK(handover.Write(*stream, [] { return absl::OkStatus(); }));
-    REQUIRE_OK(handover.Read(*stream, [] { return absl::OkStatus(); }));
-  }
-  REQUIRE_OK(stream->Synchronize());
-  CHECK(waits == 0);
-}
-
 TEST_CASE("Handover: the end is recorded although the use failed to enqueue", "[device][thread]") {
-  HostDevice device;
+  TestDevice device;
   const auto writer = NewStream(device, "writer");
   const auto reader = NewStream(device, "reader");
-  Handover handover(&device);
+  Handover handover(&*device);
   Door door;
   std::atomic<bool> wrote{false};
   const absl::Status status = handover.Write(*writer, [&]() -> absl::Status {
     REQUIRE_OK(door.Block(*writer));
-    REQUIRE_OK(writer->Enqueue("half", [&wrote] {
-      wrote = true;
-      return absl::OkStatus();
-    }));
+    REQUIRE_OK(Run(*writer, [&wrote] { wrote = true; }));
     return absl::AbortedError("the other half");
   });
   CHECK(absl::IsAborted(status));
   bool seen = false;
-  REQUIRE_OK(handover.Read(*reader, [&] {
-    return reader->Enqueue("read", [&] {
-      seen = wrote;
-      return absl::OkStatus();
-    });
-  }));
+  REQUIRE_OK(handover.Read(*reader, [&] { return Run(*reader, [&] { seen = wrote; }); }));
   Sleep(5);
   door.Open();
   REQUIRE_OK(reader->Synchronize());
@@ -181,29 +146,21 @@ TEST_CASE("Handover: the end is recorded although the use failed to enqueue", "[
 
 TEST_CASE("Handover: the order moves with it, and what it was moved from is as new",
           "[device][thread]") {
-  HostDevice device;
+  TestDevice device;
   const auto writer = NewStream(device, "writer");
   const auto reader = NewStream(device, "reader");
-  Handover first(&device);
+  Handover first(&*device);
   Door door;
   int value = 0;
   int seen = 0;
   REQUIRE_OK(first.Write(*writer, [&]() -> absl::Status {
     REQUIRE_OK(door.Block(*writer));
-    return writer->Enqueue("write", [&value] {
-      value = 5;
-      return absl::OkStatus();
-    });
+    return Run(*writer, [&value] { value = 5; });
   }));
   Handover second = std::move(first);
   REQUIRE_OK(first.BeginRead(*reader));  // NOLINT: nothing to wait for
   CHECK_OK(reader->Synchronize());
-  REQUIRE_OK(second.Read(*reader, [&] {
-    return reader->Enqueue("read", [&] {
-      seen = value;
-      return absl::OkStatus();
-    });
-  }));
+  REQUIRE_OK(second.Read(*reader, [&] { return Run(*reader, [&] { seen = value; }); }));
   door.Open();
   REQUIRE_OK(reader->Synchronize());
   CHECK(seen == 5);

@@ -6,21 +6,21 @@
 namespace zero {
 namespace {
 
-TEST_CASE("AdamW: every SIMD target gives the scalar formula's bits", "[kernels]") {
-  HostRun run;
-  ForEachTarget([&](const std::string& target) {
+TEST_CASE("AdamW: every way to run gives the scalar formula's bits", "[kernels]") {
+  KernelRun run;
+  ForEachVariant([&](const std::string& variant) {
     for (const UpdateTypes& types : AllUpdateTypes()) {
       for (int64_t n : {0, 64, 192, 2048, 2112}) {
         for (int64_t offset : {0, 1, 3}) {
           UpdateState state(types.gradient, types.has_weight, types.weight, n, offset);
           UpdateState expected = state;
           for (int step = 0; step < 2; ++step) {
-            REQUIRE_OK(AdamW(run.stream(), state.AdamW()));
+            REQUIRE_OK(AdamW(run.stream(), state.AdamW(run)));
             expected.ScalarAdamW();
           }
           run.Finish();
-          INFO(target << " gradient " << Name(types.gradient) << " weight " << types.has_weight
-                      << Name(types.weight) << " n " << n << " offset " << offset);
+          INFO(variant << " gradient " << Name(types.gradient) << " weight " << types.has_weight
+                       << Name(types.weight) << " n " << n << " offset " << offset);
           CHECK(state.Difference(expected) == "");
         }
       }
@@ -29,12 +29,12 @@ TEST_CASE("AdamW: every SIMD target gives the scalar formula's bits", "[kernels]
 }
 
 TEST_CASE("AdamW: nothing changes when the step is not applied", "[kernels]") {
-  HostRun run;
+  KernelRun run;
   UpdateState state(DType::kBF16, true, DType::kBF16, 2112, 1);
   state.gradient.Set(70, std::numeric_limits<float>::infinity());
   state.scalars.apply = 0;
   UpdateState before = state;
-  CHECK_OK(AdamW(run.stream(), state.AdamW()));
+  CHECK_OK(AdamW(run.stream(), state.AdamW(run)));
   run.Finish();
   CHECK(state.master.bytes() == before.master.bytes());
   CHECK(state.moment1.bytes() == before.moment1.bytes());
@@ -43,27 +43,27 @@ TEST_CASE("AdamW: nothing changes when the step is not applied", "[kernels]") {
 }
 
 TEST_CASE("AdamW: reads the scalars when it runs, not when it is enqueued", "[kernels]") {
-  HostRun run;
+  KernelRun run;
   UpdateState state(DType::kF32, false, DType::kBF16, 64, 0);
   UpdateState expected = state;
   expected.ScalarAdamW();
+  StepScalars decided = state.scalars;
   state.scalars.apply = 0;
-  CHECK_OK(run.stream().Enqueue("decide", [&] {
-    state.scalars.apply = 1;
-    return absl::OkStatus();
-  }));
-  CHECK_OK(AdamW(run.stream(), state.AdamW()));
+  const AdamWArguments a = state.AdamW(run);
+  // A copy to the device in the stream's order, as a decision is.
+  CHECK_OK(run.device().Copy(run.stream(), run.On(&state.scalars), &decided, sizeof(decided)));
+  CHECK_OK(AdamW(run.stream(), a));
   run.Finish();
   CHECK(state.Difference(expected) == "");
 }
 
 TEST_CASE("AdamW: the weight may lie in the gradient's memory", "[kernels]") {
-  HostRun run;
+  KernelRun run;
   UpdateState state(DType::kBF16, true, DType::kBF16, 2112, 0);
   UpdateState expected = state;
   expected.ScalarAdamW();
-  AdamWArguments a = state.AdamW();
-  a.weight = state.gradient.data();
+  AdamWArguments a = state.AdamW(run);
+  a.weight = run.On(state.gradient);
   CHECK_OK(AdamW(run.stream(), a));
   run.Finish();
   CHECK(state.gradient.Difference(expected.weight) == "");
@@ -110,7 +110,7 @@ TEST_CASE("AdamW: 100 steps stay near the paper's algorithm in double", "[kernel
     state.moment2.Set(i, 0);
     paper.push_back({rate, kDecay, 0.9, 0.999, 1e-8, state.master.Get(i)});
   }
-  HostRun run;
+  KernelRun run;
   double largest = 0;
   for (int t = 1; t <= kSteps; ++t) {
     SetStep(rate, kDecay, t, &state);
@@ -119,7 +119,7 @@ TEST_CASE("AdamW: 100 steps stay near the paper's algorithm in double", "[kernel
       state.gradient.Set(i, gradients[i]);
       paper[i].Step(gradients[i]);
     }
-    REQUIRE_OK(AdamW(run.stream(), state.AdamW()));
+    REQUIRE_OK(AdamW(run.stream(), state.AdamW(run)));
     run.Finish();
     for (int64_t i = 0; i < kN; ++i) largest = std::max(largest, std::abs(paper[i].p));
   }
@@ -150,7 +150,7 @@ TEST_CASE("AdamW: three steps from 1 give the golden values to fp32 accuracy", "
   constexpr double kDecay = 0.1;
   const float gradients[] = {0.1f, -0.2f, 0.3f};
   const double golden[] = {0.9890000009999999, 0.9916720360378488, 0.9872479533577363};
-  HostRun run;
+  KernelRun run;
   UpdateState state(DType::kF32, true, DType::kF32, 64, 0);
   for (int64_t i = 0; i < 64; ++i) {
     state.master.Set(i, 1);
@@ -161,7 +161,7 @@ TEST_CASE("AdamW: three steps from 1 give the golden values to fp32 accuracy", "
   for (int t = 1; t <= 3; ++t) {
     SetStep(kRate, kDecay, t, &state);
     for (int64_t i = 0; i < 64; ++i) state.gradient.Set(i, gradients[t - 1]);
-    REQUIRE_OK(AdamW(run.stream(), state.AdamW()));
+    REQUIRE_OK(AdamW(run.stream(), state.AdamW(run)));
     run.Finish();
     paper.Step(t == 1 ? 0.1 : t == 2 ? -0.2 : 0.3);
     CAPTURE(t);

@@ -6,14 +6,14 @@ namespace zero {
 namespace {
 
 // The call is refused, names kernel and argument, and nothing runs.
-void CheckRefused(HostRun& run, const absl::Status& status, const std::string& kernel,
+void CheckRefused(KernelRun& run, const absl::Status& status, const std::string& kernel,
                   const std::string& argument) {
   const std::string message(status.message());
   INFO(kernel << ", " << argument << ": " << message);
   CHECK(status.code() == absl::StatusCode::kInvalidArgument);
   CHECK_THAT(message, ContainsSubstring(kernel + ": " + argument));
   run.Finish();
-  CHECK(run.operations() == 0);
+  CHECK(run.kernels() == 0);
 }
 
 constexpr DType kF32 = DType::kF32;
@@ -21,7 +21,7 @@ constexpr DType kF16 = DType::kF16;
 constexpr DType kBF16 = DType::kBF16;
 
 TEST_CASE("Cast, Add, Scale, Fill, Norm: each wrong argument is named", "[kernels][errors]") {
-  HostRun run;
+  KernelRun run;
   const Stream& s = run.stream();
   std::vector<float> a(64), b(64);
   float* x = a.data();
@@ -58,14 +58,14 @@ TEST_CASE("Cast, Add, Scale, Fill, Norm: each wrong argument is named", "[kernel
 }
 
 TEST_CASE("fp16: the message says what to use instead", "[kernels][errors]") {
-  HostRun run;
+  KernelRun run;
   float x = 0;
   CHECK_THAT(std::string(Fill(run.stream(), &x, kF16, 1, 1).message()),
              ContainsSubstring("fp16 is not supported by this version: use fp32 or bf16"));
 }
 
 TEST_CASE("OrderedSum: each wrong argument is named", "[kernels][errors]") {
-  HostRun run;
+  KernelRun run;
   std::vector<float> parts(128), sum(64);
   OrderedSumArguments good;
   good.parts = parts.data();
@@ -109,29 +109,29 @@ std::vector<std::pair<const char*, std::function<void(Arguments&)>>> WrongUpdate
 }
 
 TEST_CASE("AdamW: each wrong argument is named", "[kernels][errors]") {
-  HostRun run;
+  KernelRun run;
   UpdateState state(kF32, true, kBF16, 128, 0);
   auto changes = WrongUpdates<AdamWArguments>();
   changes.push_back({"moment2", [](AdamWArguments& a) { a.moment2 = nullptr; }});
   for (const auto& [name, change] : changes) {
-    AdamWArguments a = state.AdamW();
+    AdamWArguments a = state.AdamW(run);
     change(a);
     CheckRefused(run, AdamW(run.stream(), a), "AdamW", name);
   }
 }
 
 TEST_CASE("Sgd: each wrong argument is named", "[kernels][errors]") {
-  HostRun run;
+  KernelRun run;
   UpdateState state(kF32, true, kBF16, 128, 0);
   for (const auto& [name, change] : WrongUpdates<SgdArguments>()) {
-    SgdArguments a = state.Sgd(0.9f);
+    SgdArguments a = state.Sgd(run, 0.9f);
     change(a);
     CheckRefused(run, Sgd(run.stream(), a), "Sgd", name);
   }
 }
 
 TEST_CASE("Kernels: n == 0 is fine without any pointer and enqueues nothing", "[kernels]") {
-  HostRun run;
+  KernelRun run;
   const Stream& s = run.stream();
   CHECK_OK(Cast(s, nullptr, kF32, nullptr, kBF16, 0));
   CHECK_OK(Add(s, nullptr, kF32, nullptr, kBF16, 0));
@@ -144,7 +144,7 @@ TEST_CASE("Kernels: n == 0 is fine without any pointer and enqueues nothing", "[
   CHECK_OK(AdamW(s, AdamWArguments()));
   CHECK_OK(Sgd(s, SgdArguments()));
   run.Finish();
-  CHECK(run.operations() == 0);
+  CHECK(run.kernels() == 0);
 }
 
 }  // namespace

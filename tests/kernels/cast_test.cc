@@ -13,14 +13,14 @@ Elements HardFloats(int64_t offset) {
   return in;
 }
 
-TEST_CASE("Cast: every SIMD target rounds fp32 to bf16 as the scalar formula", "[kernels]") {
+TEST_CASE("Cast: every way to run rounds fp32 to bf16 as the scalar formula", "[kernels]") {
   const int64_t offset = GENERATE(0, 1, 3);
   Elements in = HardFloats(offset);
-  HostRun run;
-  ForEachTarget([&](const std::string& target) {
-    INFO(target);
+  KernelRun run;
+  ForEachVariant([&](const std::string& variant) {
+    INFO(variant);
     Elements out(DType::kBF16, in.size(), offset);
-    CHECK_OK(Cast(run.stream(), in.data(), in.type(), out.data(), out.type(), in.size()));
+    CHECK_OK(Cast(run.stream(), run.On(in), in.type(), run.On(out), out.type(), in.size()));
     run.Finish();
     int64_t wrong = 0;
     for (int64_t i = 0; i < in.size(); ++i) {
@@ -30,14 +30,14 @@ TEST_CASE("Cast: every SIMD target rounds fp32 to bf16 as the scalar formula", "
   });
 }
 
-TEST_CASE("Cast: every bf16 value becomes exactly its fp32 on every SIMD target", "[kernels]") {
+TEST_CASE("Cast: every bf16 value becomes exactly its fp32 in every way to run", "[kernels]") {
   Elements in(DType::kBF16, 0x10000, 1);
   for (int64_t i = 0; i < in.size(); ++i) in.SetBits(i, static_cast<uint32_t>(i));
-  HostRun run;
-  ForEachTarget([&](const std::string& target) {
-    INFO(target);
+  KernelRun run;
+  ForEachVariant([&](const std::string& variant) {
+    INFO(variant);
     Elements wide(DType::kF32, in.size(), 3);
-    CHECK_OK(Cast(run.stream(), in.data(), in.type(), wide.data(), wide.type(), in.size()));
+    CHECK_OK(Cast(run.stream(), run.On(in), in.type(), run.On(wide), wide.type(), in.size()));
     run.Finish();
     int64_t wrong = 0;
     for (int64_t i = 0; i < in.size(); ++i) {
@@ -50,17 +50,17 @@ TEST_CASE("Cast: every bf16 value becomes exactly its fp32 on every SIMD target"
 TEST_CASE("Cast: writes n elements and nothing around them", "[kernels]") {
   const DType from = GENERATE(DType::kF32, DType::kBF16);
   const DType to = GENERATE(DType::kF32, DType::kBF16);
-  HostRun run;
-  ForEachTarget([&](const std::string& target) {
+  KernelRun run;
+  ForEachVariant([&](const std::string& variant) {
     for (int64_t n : Sizes()) {
       for (int64_t offset : {0, 1, 3}) {
         Elements in(from, RandomFloats(n, 7), offset);
         Elements out(to, n, 2 * offset);
         Elements expected(to, n, 2 * offset);
         for (int64_t i = 0; i < n; ++i) expected.Set(i, in.Get(i));
-        REQUIRE_OK(Cast(run.stream(), in.data(), from, out.data(), to, n));
+        REQUIRE_OK(Cast(run.stream(), run.On(in), from, run.On(out), to, n));
         run.Finish();
-        INFO(target << " n " << n << " offset " << offset);
+        INFO(variant << " n " << n << " offset " << offset);
         CHECK(out.Difference(expected) == "");
       }
     }
@@ -68,14 +68,14 @@ TEST_CASE("Cast: writes n elements and nothing around them", "[kernels]") {
 }
 
 TEST_CASE("Cast: fp32 to fp32 keeps every bit of a NaN", "[kernels]") {
-  HostRun run;
+  KernelRun run;
   Elements in(DType::kF32, 70);
   for (int64_t i = 0; i < in.size(); ++i) in.SetBits(i, 0x7F800001u + static_cast<uint32_t>(i));
-  ForEachTarget([&](const std::string& target) {
+  ForEachVariant([&](const std::string& variant) {
     Elements out(DType::kF32, in.size());
-    CHECK_OK(Cast(run.stream(), in.data(), in.type(), out.data(), out.type(), in.size()));
+    CHECK_OK(Cast(run.stream(), run.On(in), in.type(), run.On(out), out.type(), in.size()));
     run.Finish();
-    INFO(target);
+    INFO(variant);
     CHECK(out.bytes() == in.bytes());
   });
 }

@@ -26,19 +26,19 @@ struct Decision {
   }
 
   void Run() {
+    KernelRun run;
     DecideArguments a;
-    a.ranks = ranks;
+    a.ranks = run.On(ranks, 2);
     a.rank_count = 2;
     a.passes = 2;
-    a.rows = rows;
-    a.row_groups = row_groups;
+    a.rows = run.On(rows, 3);
+    a.row_groups = run.On(row_groups, 6);
     a.row_count = 3;
     a.group_count = 2;
-    a.state = &state;
-    a.scalars = &scalars;
-    a.groups = groups;
-    a.record = &record;
-    HostRun run;
+    a.state = run.On(&state);
+    a.scalars = run.On(&scalars);
+    a.groups = run.On(groups, 2);
+    a.record = run.On(&record);
     REQUIRE_OK(DecideStep(run.stream(), a));
     run.Finish();
   }
@@ -150,9 +150,9 @@ TEST_CASE("CombineNorms: adds in order and finds the first element of the whole 
   parts[1].sum_of_squares = 1;
   parts[2].sum_of_squares = 1;
   const int64_t bases[] = {5000, 100, 2000};
-  HostRun run;
+  KernelRun run;
   RankNorm out;
-  CHECK_OK(CombineNorms(run.stream(), parts, bases, 3, 2.5, &out));
+  CHECK_OK(CombineNorms(run.stream(), run.On(parts, 3), run.On(bases, 3), 3, 2.5, run.On(&out)));
   run.Finish();
   CHECK(out.sum_of_squares == (1e16 + 1) + 1);
   CHECK(out.sum_of_squares != 1e16 + (1 + 1.0));  // the order shows
@@ -164,17 +164,17 @@ TEST_CASE("CombineNorms: adds in order and finds the first element of the whole 
   parts[0].first_non_finite = 3;
   parts[2].non_finite = 1;
   parts[2].first_non_finite = 4;
-  CHECK_OK(CombineNorms(run.stream(), parts, bases, 3, 0, &out));
+  CHECK_OK(CombineNorms(run.stream(), run.On(parts, 3), run.On(bases, 3), 3, 0, run.On(&out)));
   run.Finish();
   CHECK(out.non_finite == 3);
   CHECK(out.first_non_finite == 2004);
 }
 
 TEST_CASE("CombineNorms: no parts give zero", "[kernels]") {
-  HostRun run;
+  KernelRun run;
   RankNorm out;
   out.sum_of_squares = 5;
-  CHECK_OK(CombineNorms(run.stream(), nullptr, nullptr, 0, 1, &out));
+  CHECK_OK(CombineNorms(run.stream(), nullptr, nullptr, 0, 1, run.On(&out)));
   run.Finish();
   CHECK(out.sum_of_squares == 0);
   CHECK(out.non_finite == 0);

@@ -1,50 +1,23 @@
-// What the tests of the kernels share: a host stream, arrays of elements of any type, SIMD targets.
+// What the tests of the kernels share: a stream, arrays of elements of any type, ways to run.
 #pragma once
 
-#include <atomic>
 #include <cmath>
 #include <cstdint>
 #include <cstring>
 #include <memory>
 #include <random>
 #include <string>
+#include <type_traits>
+#include <utility>
 #include <vector>
 
-#include "device/host_device.h"
+#include "device/device.h"
 #include "kernels/bfloat16_math.h"
 #include "kernels/kernels.h"
-#include "kernels/simd_targets.h"
 #include "tests/catch.h"
+#include "tests/kernels/kernel_backend.h"
 
 namespace zero {
-
-// A host device with one stream; counts the operations of kernels that ran.
-class HostRun {
- public:
-  explicit HostRun(ThreadPool* pool = nullptr) : device_(Options(pool)) {
-    auto stream = device_.CreateStream("test");
-    REQUIRE_OK(stream.status());
-    stream_ = *std::move(stream);
-  }
-  const Stream& stream() const { return *stream_; }
-  void Finish() { REQUIRE_OK(stream_->Synchronize()); }
-  int64_t operations() const { return operations_; }
-
- private:
-  HostDevice::Options Options(ThreadPool* pool) {
-    HostDevice::Options options;
-    options.pool = pool;
-    options.hook = [this](const std::string&, const char* operation) {
-      if (std::strcmp(operation, "record") != 0) ++operations_;  // Finish records an event
-      return absl::OkStatus();
-    };
-    return options;
-  }
-
-  std::atomic<int64_t> operations_{0};
-  HostDevice device_;
-  std::unique_ptr<Stream> stream_;
-};
 
 // `n` elements that start `offset` elements after an aligned address, with guards around them.
 class Elements {
@@ -101,6 +74,7 @@ class Elements {
   }
 
  private:
+  friend class KernelRun;
   static constexpr int64_t kGuard = 32;
   static constexpr unsigned char kGuardByte = 0xA5;
 
@@ -125,18 +99,81 @@ inline std::vector<int64_t> Sizes() { return {0, 1, 3, 57, 63, 64, 65, 2047, 204
 
 inline std::vector<DType> Types() { return {DType::kF32, DType::kBF16}; }
 
-// Calls body(name) with the kernels limited to each target that this CPU has.
-template <class Body>
-void ForEachTarget(const Body& body) {
-  int targets = 0;
-  for (const char* name : {"scalar", "ssse3", "sse4", "avx2", "avx512"}) {
-    REQUIRE_OK(LimitSimdTargets(name));
-    if (SimdTargetName() != name) continue;
-    ++targets;
-    body(std::string(name));
+// A stream of the device that this program is about. Kernels get memory of that device, which takes
+// the place of the test's own from On to Finish.
+class KernelRun {
+ public:
+  explicit KernelRun(ThreadPool* pool = nullptr) : backend_(NewKernelBackend(pool)) {
+    absl::StatusOr<std::unique_ptr<Stream>> stream = device().CreateStream("test");
+    REQUIRE_OK(stream.status());
+    stream_ = *std::move(stream);
   }
-  REQUIRE_OK(LimitSimdTargets("best"));
-  REQUIRE(targets >= 1);
+
+  Device& device() { return backend_->device(); }
+  const Stream& stream() const { return *stream_; }
+  // Kernels that were enqueued.
+  int64_t kernels() const { return backend_->kernels(); }
+
+  // Where the device has what is at data[0 .. count - 1] when first asked.
+  template <class T>
+  T* On(T* data, int64_t count = 1) {
+    return static_cast<T*>(OnBytes(const_cast<std::remove_const_t<T>*>(data),
+                                   count * static_cast<int64_t>(sizeof(T))));
+  }
+  template <class T>
+  T* On(std::vector<T>& data) {
+    return On(data.data(), static_cast<int64_t>(data.size()));
+  }
+  // The first element; the guards come along.
+  void* On(Elements& x) {
+    return On(x.bytes_.data(), static_cast<int64_t>(x.bytes_.size())) + x.begin_ * SizeOf(x.type_);
+  }
+  float* FloatsOn(Elements& x) { return static_cast<float*>(On(x)); }
+
+  // Waits for the stream and brings everything back.
+  void Finish() {
+    REQUIRE_OK(stream_->Synchronize());
+    for (const Mirror& mirror : mirrors_) {
+      REQUIRE_OK(device().Copy(*stream_, mirror.host, mirror.buffer.data(), mirror.buffer.bytes()));
+    }
+    if (mirrors_.empty()) return;
+    REQUIRE_OK(stream_->Synchronize());
+    mirrors_.clear();
+  }
+
+ private:
+  struct Mirror {
+    void* host;
+    Buffer buffer;
+  };
+
+  void* OnBytes(void* data, int64_t bytes) {
+    if (device().kind() == DeviceKind::kHost || bytes == 0) return data;
+    for (const Mirror& mirror : mirrors_) {
+      if (mirror.host == data) return mirror.buffer.data();
+    }
+    absl::StatusOr<Buffer> buffer = device().Allocate(bytes, MemoryCategory::kOther, "test");
+    REQUIRE_OK(buffer.status());
+    REQUIRE_OK(device().Copy(*stream_, buffer->data(), data, bytes));
+    mirrors_.push_back({data, *std::move(buffer)});
+    return mirrors_.back().buffer.data();
+  }
+
+  const std::unique_ptr<KernelBackend> backend_;
+  std::unique_ptr<Stream> stream_;
+  std::vector<Mirror> mirrors_;
+};
+
+// Calls body(name) with each way of running that this program's device has.
+template <class Body>
+void ForEachVariant(const Body& body) {
+  const std::vector<std::string> variants = KernelVariants();
+  REQUIRE(!variants.empty());
+  for (const std::string& variant : variants) {
+    SelectKernelVariant(variant);
+    body(variant);
+  }
+  SelectKernelVariant(variants.front());
 }
 
 }  // namespace zero

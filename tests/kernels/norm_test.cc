@@ -38,25 +38,25 @@ NormPartial ScalarNorm(const Elements& x) {
   return total;
 }
 
-NormPartial RunNorm(HostRun& run, Elements& x) {
+NormPartial RunNorm(KernelRun& run, Elements& x) {
   std::vector<NormPartial> scratch(NormChunks(x.size()));
   NormPartial out;
-  REQUIRE_OK(Norm(run.stream(), x.data(), x.type(), x.size(), scratch.data(), &out));
+  REQUIRE_OK(Norm(run.stream(), run.On(x), x.type(), x.size(), run.On(scratch), run.On(&out)));
   run.Finish();
   return out;
 }
 
-TEST_CASE("Norm: every SIMD target gives the bits of the scalar tree", "[kernels]") {
+TEST_CASE("Norm: every way to run gives the bits of the scalar tree", "[kernels]") {
   const DType type = GENERATE(DType::kF32, DType::kBF16);
-  HostRun run;
-  ForEachTarget([&](const std::string& target) {
+  KernelRun run;
+  ForEachVariant([&](const std::string& variant) {
     for (int64_t n : Sizes()) {
       if (n == 0) continue;
       for (int64_t offset : {0, 1, 3}) {
         Elements x(type, WideFloats(n, 21), offset);
         const NormPartial expected = ScalarNorm(x);
         const NormPartial got = RunNorm(run, x);
-        INFO(target << " n " << n << " offset " << offset);
+        INFO(variant << " n " << n << " offset " << offset);
         CHECK(got.sum_of_squares == expected.sum_of_squares);
         CHECK(got.non_finite == 0);
         CHECK(got.first_non_finite == INT64_MAX);
@@ -90,8 +90,8 @@ TEST_CASE("Norm: counts planted infinities and NaNs and names the first", "[kern
   const DType type = GENERATE(DType::kF32, DType::kBF16);
   const float inf = std::numeric_limits<float>::infinity();
   const float nan = std::numeric_limits<float>::quiet_NaN();
-  HostRun run;
-  ForEachTarget([&](const std::string& target) {
+  KernelRun run;
+  ForEachVariant([&](const std::string& variant) {
     for (int64_t first : {0, 31, 32, 2047, 2048, 5000, 99968, 100002}) {
       Elements x(type, WideFloats(100003, 23), 1);
       x.Set(first, first % 2 == 0 ? nan : -inf);
@@ -99,7 +99,7 @@ TEST_CASE("Norm: counts planted infinities and NaNs and names the first", "[kern
         if (i > first) x.Set(i, inf);
       }
       const NormPartial got = RunNorm(run, x);
-      INFO(target << " first " << first);
+      INFO(variant << " first " << first);
       CHECK(got.first_non_finite == first);
       CHECK(got.non_finite == ScalarNorm(x).non_finite);
       CHECK_FALSE(std::isfinite(got.sum_of_squares));
@@ -108,7 +108,7 @@ TEST_CASE("Norm: counts planted infinities and NaNs and names the first", "[kern
 }
 
 TEST_CASE("Norm: the largest and smallest fp32 values neither overflow nor vanish", "[kernels]") {
-  HostRun run;
+  KernelRun run;
   const float extreme =
       GENERATE(std::numeric_limits<float>::max(), std::numeric_limits<float>::denorm_min());
   Elements x(DType::kF32, std::vector<float>(2048, extreme));

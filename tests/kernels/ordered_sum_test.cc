@@ -3,13 +3,14 @@
 namespace zero {
 namespace {
 
-OrderedSumArguments Arguments(Elements* parts, int64_t count, int64_t stride, Elements* out) {
+OrderedSumArguments Arguments(KernelRun& run, Elements* parts, int64_t count, int64_t stride,
+                              Elements* out) {
   OrderedSumArguments a;
-  a.parts = parts->data();
+  a.parts = run.On(*parts);
   a.part_type = parts->type();
   a.part_count = count;
   a.part_stride = stride;
-  a.out = out->data();
+  a.out = run.On(*out);
   a.out_type = out->type();
   a.n = out->size();
   return a;
@@ -25,11 +26,11 @@ void ScalarSum(const Elements& parts, int64_t count, int64_t stride, bool accumu
   }
 }
 
-TEST_CASE("OrderedSum: every SIMD target adds the parts in rank order", "[kernels]") {
+TEST_CASE("OrderedSum: every way to run adds the parts in rank order", "[kernels]") {
   const int64_t count = GENERATE(1, 2, 3, 8);
   const bool accumulate = GENERATE(false, true);
-  HostRun run;
-  ForEachTarget([&](const std::string& target) {
+  KernelRun run;
+  ForEachVariant([&](const std::string& variant) {
     for (DType part_type : Types()) {
       for (DType out_type : Types()) {
         for (int64_t n : {1, 3, 57, 64, 65, 2049}) {
@@ -38,11 +39,11 @@ TEST_CASE("OrderedSum: every SIMD target adds the parts in rank order", "[kernel
           Elements out(out_type, RandomFloats(n, 12), 1);
           Elements expected = out;
           ScalarSum(parts, count, stride, accumulate, &expected);
-          OrderedSumArguments a = Arguments(&parts, count, stride, &out);
+          OrderedSumArguments a = Arguments(run, &parts, count, stride, &out);
           a.accumulate = accumulate;
           REQUIRE_OK(OrderedSum(run.stream(), a));
           run.Finish();
-          INFO(target << " " << Name(part_type) << " to " << Name(out_type) << " n " << n);
+          INFO(variant << " " << Name(part_type) << " to " << Name(out_type) << " n " << n);
           CHECK(out.Difference(expected) == "");
         }
       }
@@ -54,18 +55,18 @@ TEST_CASE("OrderedSum: another order of the parts gives other bits", "[kernels]"
   // Otherwise the case above could not fail.
   Elements parts(DType::kF32, std::vector<float>{1e8f, -1e8f, 0.5f});
   Elements out(DType::kF32, 1);
-  HostRun run;
-  CHECK_OK(OrderedSum(run.stream(), Arguments(&parts, 3, 1, &out)));
+  KernelRun run;
+  CHECK_OK(OrderedSum(run.stream(), Arguments(run, &parts, 3, 1, &out)));
   run.Finish();
   CHECK(out.Get(0) == 0.5f);
   CHECK((parts.Get(2) + parts.Get(1)) + parts.Get(0) == 0.0f);
 }
 
 TEST_CASE("OrderedSum: one part is only converted, a negative zero too", "[kernels]") {
-  HostRun run;
+  KernelRun run;
   Elements parts(DType::kBF16, std::vector<float>(40, -0.0f));
   Elements out(DType::kF32, 40);
-  CHECK_OK(OrderedSum(run.stream(), Arguments(&parts, 1, 40, &out)));
+  CHECK_OK(OrderedSum(run.stream(), Arguments(run, &parts, 1, 40, &out)));
   run.Finish();
   CHECK(out.Bits(0) == 0x80000000u);
   CHECK(out.Bits(39) == 0x80000000u);
@@ -74,12 +75,12 @@ TEST_CASE("OrderedSum: one part is only converted, a negative zero too", "[kerne
 TEST_CASE("OrderedSum: the sum may replace one of its parts", "[kernels]") {
   const int64_t replaced = GENERATE(0, 2);
   constexpr int64_t kN = 2049;
-  HostRun run;
+  KernelRun run;
   Elements parts(DType::kF32, RandomFloats(3 * kN, 13));
   Elements expected(DType::kF32, kN);
   ScalarSum(parts, 3, kN, false, &expected);
-  OrderedSumArguments a = Arguments(&parts, 3, kN, &expected);
-  a.out = parts.floats() + replaced * kN;
+  OrderedSumArguments a = Arguments(run, &parts, 3, kN, &expected);
+  a.out = run.FloatsOn(parts) + replaced * kN;
   CHECK_OK(OrderedSum(run.stream(), a));
   run.Finish();
   int64_t wrong = 0;

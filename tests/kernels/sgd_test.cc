@@ -6,25 +6,25 @@
 namespace zero {
 namespace {
 
-TEST_CASE("Sgd: every SIMD target gives the scalar formula's bits", "[kernels]") {
+TEST_CASE("Sgd: every way to run gives the scalar formula's bits", "[kernels]") {
   const bool with_moment = GENERATE(true, false);
   const float momentum = with_moment ? 0.9f : 0.0f;
-  HostRun run;
-  ForEachTarget([&](const std::string& target) {
+  KernelRun run;
+  ForEachVariant([&](const std::string& variant) {
     for (const UpdateTypes& types : AllUpdateTypes()) {
       for (int64_t n : {0, 64, 192, 2048, 2112}) {
         for (int64_t offset : {0, 1, 3}) {
           UpdateState state(types.gradient, types.has_weight, types.weight, n, offset);
           UpdateState expected = state;
-          SgdArguments a = state.Sgd(momentum);
+          SgdArguments a = state.Sgd(run, momentum);
           if (!with_moment) a.moment1 = nullptr;
           for (int step = 0; step < 2; ++step) {
             REQUIRE_OK(Sgd(run.stream(), a));
             expected.ScalarSgd(momentum, with_moment);
           }
           run.Finish();
-          INFO(target << " gradient " << Name(types.gradient) << " weight " << types.has_weight
-                      << Name(types.weight) << " n " << n << " offset " << offset);
+          INFO(variant << " gradient " << Name(types.gradient) << " weight " << types.has_weight
+                       << Name(types.weight) << " n " << n << " offset " << offset);
           CHECK(state.Difference(expected) == "");
         }
       }
@@ -33,12 +33,12 @@ TEST_CASE("Sgd: every SIMD target gives the scalar formula's bits", "[kernels]")
 }
 
 TEST_CASE("Sgd: nothing changes when the step is not applied", "[kernels]") {
-  HostRun run;
+  KernelRun run;
   UpdateState state(DType::kF32, true, DType::kBF16, 2112, 3);
   state.gradient.Set(0, std::numeric_limits<float>::quiet_NaN());
   state.scalars.apply = 0;
   UpdateState before = state;
-  CHECK_OK(Sgd(run.stream(), state.Sgd(0.9f)));
+  CHECK_OK(Sgd(run.stream(), state.Sgd(run, 0.9f)));
   run.Finish();
   CHECK(state.master.bytes() == before.master.bytes());
   CHECK(state.moment1.bytes() == before.moment1.bytes());
@@ -63,7 +63,7 @@ TEST_CASE("Sgd: 100 steps with momentum stay near the formula in double", "[kern
     state.moment1.Set(i, 0);
     p[i] = state.master.Get(i);
   }
-  HostRun run;
+  KernelRun run;
   double largest = 0;
   for (int t = 1; t <= kSteps; ++t) {
     const std::vector<float> gradients = RandomFloats(kN, 200 + t);
@@ -73,7 +73,7 @@ TEST_CASE("Sgd: 100 steps with momentum stay near the formula in double", "[kern
       p[i] = p[i] - kRate * m[i];
       largest = std::max({largest, std::abs(p[i]), std::abs(m[i])});
     }
-    REQUIRE_OK(Sgd(run.stream(), state.Sgd(static_cast<float>(kMomentum))));
+    REQUIRE_OK(Sgd(run.stream(), state.Sgd(run, static_cast<float>(kMomentum))));
     run.Finish();
   }
   double error = 0;
@@ -89,7 +89,7 @@ TEST_CASE("Sgd: 100 steps with momentum stay near the formula in double", "[kern
 
 TEST_CASE("Sgd: three steps with momentum give the values worked out by hand", "[kernels]") {
   // Halves and quarters only: every step is exact.
-  HostRun run;
+  KernelRun run;
   UpdateState state(DType::kBF16, true, DType::kBF16, 64, 0);
   state.scalars.divisor = 2;
   state.scalars.clip_coefficient = 0.5f;
@@ -105,7 +105,7 @@ TEST_CASE("Sgd: three steps with momentum give the values worked out by hand", "
   const float masters[] = {3, 1.625f, 0.234375f};
   const float moments[] = {2, 2.75f, 2.78125f};
   for (int step = 0; step < 3; ++step) {
-    CHECK_OK(Sgd(run.stream(), state.Sgd(0.5f)));
+    CHECK_OK(Sgd(run.stream(), state.Sgd(run, 0.5f)));
     run.Finish();
     CHECK(state.master.Get(63) == masters[step]);
     CHECK(state.moment1.Get(63) == moments[step]);

@@ -21,7 +21,7 @@ TEST_CASE("LimitSimdTargets: the kernels run with what is left below each limit"
   // Each limit allows its own target and those below it.
   const std::vector<std::string> ascending = {"scalar", "ssse3", "sse4", "avx2", "avx512"};
   std::set<std::string> allowed;
-  HostRun run;
+  KernelRun run;
   Elements in(DType::kF32, RandomFloats(2049, 41), 1);
   Elements expected(DType::kBF16, 2049);
   for (int64_t i = 0; i < in.size(); ++i) expected.Set(i, in.Get(i));
@@ -31,7 +31,7 @@ TEST_CASE("LimitSimdTargets: the kernels run with what is left below each limit"
     INFO("limit " << name << ", in use " << SimdTargetName());
     CHECK(allowed.count(SimdTargetName()) == 1);
     Elements out(DType::kBF16, in.size());
-    CHECK_OK(Cast(run.stream(), in.data(), in.type(), out.data(), out.type(), in.size()));
+    CHECK_OK(Cast(run.stream(), run.On(in), in.type(), run.On(out), out.type(), in.size()));
     run.Finish();
     CHECK(out.Difference(expected) == "");
   }

@@ -11,15 +11,15 @@ constexpr int64_t kLarge = (1 << 17) + 2112;
 TEST_CASE("AdamW: several streams on one pool give the scalar formula's bits",
           "[kernels][thread]") {
   ThreadPool pool(3);
-  std::vector<std::unique_ptr<HostRun>> runs;
+  std::vector<std::unique_ptr<KernelRun>> runs;
   std::vector<UpdateState> states;
   for (int i = 0; i < 2; ++i) {
-    runs.push_back(std::make_unique<HostRun>(&pool));
+    runs.push_back(std::make_unique<KernelRun>(&pool));
     states.emplace_back(DType::kBF16, true, DType::kBF16, kLarge, i);
   }
   std::vector<UpdateState> expected = states;
   for (int step = 0; step < 2; ++step) {
-    for (int i = 0; i < 2; ++i) REQUIRE_OK(AdamW(runs[i]->stream(), states[i].AdamW()));
+    for (int i = 0; i < 2; ++i) REQUIRE_OK(AdamW(runs[i]->stream(), states[i].AdamW(*runs[i])));
   }
   for (int i = 0; i < 2; ++i) {
     runs[i]->Finish();
@@ -37,12 +37,14 @@ TEST_CASE("Norm: the bits do not depend on the number of threads", "[kernels][th
   std::vector<double> sums;
   for (int threads : {1, 2, 4}) {
     ThreadPool pool(threads);
-    HostRun run(&pool);
-    HostRun other(&pool);
+    KernelRun run(&pool);
+    KernelRun other(&pool);
     std::vector<NormPartial> scratch(NormChunks(x.size())), scratch2(NormChunks(x.size()));
     NormPartial counted, sum;
-    REQUIRE_OK(Norm(run.stream(), x.data(), x.type(), x.size(), scratch.data(), &counted));
-    REQUIRE_OK(Norm(other.stream(), finite.data(), finite.type(), x.size(), scratch2.data(), &sum));
+    REQUIRE_OK(
+        Norm(run.stream(), run.On(x), x.type(), x.size(), run.On(scratch), run.On(&counted)));
+    REQUIRE_OK(Norm(other.stream(), other.On(finite), finite.type(), x.size(), other.On(scratch2),
+                    other.On(&sum)));
     run.Finish();
     other.Finish();
     CHECK(counted.non_finite == 2);
@@ -57,26 +59,26 @@ TEST_CASE("Norm: the bits do not depend on the number of threads", "[kernels][th
 TEST_CASE("Cast, Add, OrderedSum, Sgd: one stream on a pool runs them in order",
           "[kernels][thread]") {
   ThreadPool pool(3);
-  HostRun run(&pool);
+  KernelRun run(&pool);
   Elements narrow(DType::kBF16, RandomFloats(2 * kLarge, 53));
   Elements wide(DType::kF32, kLarge);
   UpdateState state(DType::kF32, true, DType::kBF16, kLarge, 0);
   UpdateState expected = state;
   OrderedSumArguments sum;
-  sum.parts = narrow.data();
+  sum.parts = run.On(narrow);
   sum.part_type = DType::kBF16;
   sum.part_count = 2;
   sum.part_stride = kLarge;
-  sum.out = wide.data();
+  sum.out = run.On(wide);
   sum.n = kLarge;
   // gradient = part 0, + (part 0 + part 1), x 0.5
-  REQUIRE_OK(
-      Cast(run.stream(), narrow.data(), DType::kBF16, state.gradient.data(), DType::kF32, kLarge));
+  REQUIRE_OK(Cast(run.stream(), run.On(narrow), DType::kBF16, run.On(state.gradient), DType::kF32,
+                  kLarge));
   REQUIRE_OK(OrderedSum(run.stream(), sum));
   REQUIRE_OK(
-      Add(run.stream(), wide.data(), DType::kF32, state.gradient.data(), DType::kF32, kLarge));
-  REQUIRE_OK(Scale(run.stream(), state.gradient.data(), DType::kF32, 0.5f, kLarge));
-  REQUIRE_OK(Sgd(run.stream(), state.Sgd(0.9f)));
+      Add(run.stream(), run.On(wide), DType::kF32, run.On(state.gradient), DType::kF32, kLarge));
+  REQUIRE_OK(Scale(run.stream(), run.On(state.gradient), DType::kF32, 0.5f, kLarge));
+  REQUIRE_OK(Sgd(run.stream(), state.Sgd(run, 0.9f)));
   run.Finish();
   for (int64_t i = 0; i < kLarge; ++i) {
     const float part0 = narrow.Get(i);

@@ -37,52 +37,66 @@ struct UpdateState {
     }
   }
 
-  // What both updates have in common.
+  // What both updates have in common, in the memory of `run`'s device.
   template <class Arguments>
-  Arguments Common() {
+  Arguments Common(KernelRun& run) {
     Arguments a;
-    a.gradient = gradient.data();
+    a.gradient = run.On(gradient);
     a.gradient_type = gradient.type();
-    a.master = master.floats();
-    a.moment1 = moment1.floats();
-    a.weight = with_weight ? weight.data() : nullptr;
+    a.master = run.FloatsOn(master);
+    a.moment1 = run.FloatsOn(moment1);
+    a.weight = with_weight ? run.On(weight) : nullptr;
     a.weight_type = weight.type();
-    a.groups = groups.data();
+    a.groups = run.On(groups);
     a.n = master.size();
-    a.scalars = &scalars;
-    a.rows = rows.data();
+    a.scalars = run.On(&scalars);
+    a.rows = run.On(rows);
     return a;
   }
-  AdamWArguments AdamW() {
-    AdamWArguments a = Common<AdamWArguments>();
-    a.moment2 = moment2.floats();
+  AdamWArguments AdamW(KernelRun& run) {
+    AdamWArguments a = Common<AdamWArguments>(run);
+    a.moment2 = run.FloatsOn(moment2);
+    SetHyperparameters(&a);
+    return a;
+  }
+  static void SetHyperparameters(AdamWArguments* arguments) {
+    AdamWArguments& a = *arguments;
     a.one_minus_beta1 = static_cast<float>(1 - 0.9);
     a.beta2 = 0.999f;
     a.one_minus_beta2 = static_cast<float>(1 - 0.999);
     a.epsilon = 1e-8f;
-    return a;
   }
-  SgdArguments Sgd(float momentum) {
-    SgdArguments a = Common<SgdArguments>();
+  SgdArguments Sgd(KernelRun& run, float momentum) {
+    SgdArguments a = Common<SgdArguments>(run);
     a.momentum = momentum;
     return a;
   }
 
   // One update by the scalar formulas.
   void ScalarAdamW() {
-    const AdamWArguments a = AdamW();
-    for (int64_t i = 0; i < a.n; ++i) {
-      AdamWMath(a, scalars, rows[groups[i / 64]], gradient.Get(i), a.master + i, a.moment1 + i,
-                a.moment2 + i);
-      if (with_weight) weight.Set(i, a.master[i]);
+    AdamWArguments a;
+    SetHyperparameters(&a);
+    for (int64_t i = 0; i < master.size(); ++i) {
+      float p = master.Get(i);
+      float m = moment1.Get(i);
+      float v = moment2.Get(i);
+      AdamWMath(a, scalars, rows[groups[i / 64]], gradient.Get(i), &p, &m, &v);
+      master.Set(i, p);
+      moment1.Set(i, m);
+      moment2.Set(i, v);
+      if (with_weight) weight.Set(i, p);
     }
   }
   void ScalarSgd(float momentum, bool with_moment) {
-    const SgdArguments a = Sgd(momentum);
-    for (int64_t i = 0; i < a.n; ++i) {
-      SgdMath(a, scalars, rows[groups[i / 64]], gradient.Get(i), a.master + i,
-              with_moment ? a.moment1 + i : nullptr);
-      if (with_weight) weight.Set(i, a.master[i]);
+    SgdArguments a;
+    a.momentum = momentum;
+    for (int64_t i = 0; i < master.size(); ++i) {
+      float p = master.Get(i);
+      float m = moment1.Get(i);
+      SgdMath(a, scalars, rows[groups[i / 64]], gradient.Get(i), &p, with_moment ? &m : nullptr);
+      master.Set(i, p);
+      moment1.Set(i, m);
+      if (with_weight) weight.Set(i, p);
     }
   }
 

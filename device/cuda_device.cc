@@ -1,0 +1,117 @@
+#include "device/cuda_device.h"
+
+#include <cuda_runtime_api.h>
+
+#include "absl/strings/str_cat.h"
+#include "device/cuda_context.h"
+#include "device/cuda_event.h"
+#include "device/cuda_memory.h"
+#include "device/cuda_status.h"
+#include "device/cuda_stream.h"
+#include "device/status.h"
+
+namespace zero {
+namespace {
+
+class CudartDevice : public CudaDevice {
+ public:
+  explicit CudartDevice(const Options& options)
+      : context_(this, options.id, &host_waits_), memory_(this, &context_) {
+    set_capacity(options.capacity);
+  }
+  absl::Status Initialise();
+
+  int id() const override { return context_.id(); }
+  const CudaProperties& properties() const override { return properties_; }
+  absl::StatusOr<int64_t> FreeBytes() const override { return memory_.FreeBytes(); }
+  absl::StatusOr<std::unique_ptr<Stream>> CreateStream(const std::string& name) override {
+    return CudaStream::Create(this, &context_, name);
+  }
+  absl::StatusOr<std::unique_ptr<Stream>> WrapStream(void* cuda_stream,
+                                                     const std::string& name) override {
+    return CudaStream::Wrap(this, &context_, static_cast<cudaStream_t>(cuda_stream), name);
+  }
+  absl::StatusOr<std::unique_ptr<Event>> CreateEvent() override {
+    return CudaEvent::Create(&context_);
+  }
+  absl::Status Copy(const Stream& stream, void* to, const void* from, int64_t bytes) override;
+  absl::Status Fill(const Stream& stream, void* to, uint8_t value, int64_t bytes) override;
+  absl::Status pinning_refusal() const override { return memory_.pinning_refusal(); }
+  int64_t dropped_errors() const override { return context_.dropped_errors(); }
+
+ protected:
+  absl::StatusOr<void*> AllocateBytes(int64_t bytes) override { return memory_.Allocate(bytes); }
+  void Free(void* data, int64_t bytes) override { memory_.Free(data, bytes); }
+  absl::StatusOr<void*> AllocateHostBytes(int64_t bytes) override {
+    return memory_.AllocateHost(bytes);
+  }
+  void FreeHost(void* data, int64_t bytes) override { memory_.FreeHost(data, bytes); }
+
+ private:
+  CudaContext context_;
+  CudaMemory memory_;
+  CudaProperties properties_;
+};
+
+absl::Status CheckSize(const char* operation, int64_t bytes) {
+  if (bytes >= 0) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat(operation, " of ", bytes, " bytes"));
+}
+
+absl::Status CudartDevice::Initialise() {
+  cudaDeviceProp found;
+  ZERO_RETURN_IF_ERROR(context_.Call("cudaGetDeviceProperties",
+                                     [&] { return cudaGetDeviceProperties(&found, id()); }));
+  char bus_id[32] = "";
+  ZERO_RETURN_IF_ERROR(context_.Call("cudaDeviceGetPCIBusId", [&] {
+    return cudaDeviceGetPCIBusId(bus_id, sizeof(bus_id), id());
+  }));
+  properties_.name = found.name;
+  properties_.major = found.major;
+  properties_.minor = found.minor;
+  properties_.multiprocessors = found.multiProcessorCount;
+  properties_.total_bytes = static_cast<int64_t>(found.totalGlobalMem);
+  properties_.pci_bus_id = bus_id;
+  return memory_.Initialise();
+}
+
+absl::Status CudartDevice::Copy(const Stream& stream, void* to, const void* from, int64_t bytes) {
+  if (bytes <= 0) return CheckSize("copy", bytes);
+  return context_.Call("cudaMemcpyAsync", [&] {
+    return cudaMemcpyAsync(to, from, static_cast<size_t>(bytes), cudaMemcpyDefault,
+                           NativeStream(stream));
+  });
+}
+
+absl::Status CudartDevice::Fill(const Stream& stream, void* to, uint8_t value, int64_t bytes) {
+  if (bytes <= 0) return CheckSize("fill", bytes);
+  return context_.Call("cudaMemsetAsync", [&] {
+    return cudaMemsetAsync(to, value, static_cast<size_t>(bytes), NativeStream(stream));
+  });
+}
+
+}  // namespace
+
+int CudaId(const Device& device) { return static_cast<const CudaDevice&>(device).id(); }
+
+absl::StatusOr<int> CudaDeviceCount() {
+  int count = 0;
+  const cudaError_t before = cudaPeekAtLastError();
+  const cudaError_t code = cudaGetDeviceCount(&count);
+  if (code == cudaSuccess) return count;
+  if (before == cudaSuccess) (void)cudaGetLastError();
+  return CudaStatus(code, "cudaGetDeviceCount");
+}
+
+absl::StatusOr<std::unique_ptr<CudaDevice>> CudaDevice::Create(const Options& options) {
+  ZERO_ASSIGN_OR_RETURN(const int count, CudaDeviceCount());
+  if (options.id < 0 || options.id >= count) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("GPU ", options.id, ": this process sees ", count, ", numbered from 0"));
+  }
+  auto device = std::make_unique<CudartDevice>(options);
+  ZERO_RETURN_IF_ERROR(device->Initialise());
+  return std::unique_ptr<CudaDevice>(std::move(device));
+}
+
+}  // namespace zero

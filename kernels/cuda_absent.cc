@@ -1,0 +1,35 @@
+// Stands in for the .cu files in builds without the CUDA toolkit.
+#include "kernels/cuda_kernels.h"
+
+namespace zero::cuda {
+namespace {
+
+absl::Status NoCuda() {
+  return absl::UnimplementedError(
+      "this build has no CUDA: build it where the CUDA toolkit is, or use --device host");
+}
+
+}  // namespace
+
+absl::Status Cast(const Stream&, const void*, DType, void*, DType, int64_t, int64_t) {
+  return NoCuda();
+}
+absl::Status Add(const Stream&, const void*, DType, void*, DType, int64_t, int64_t) {
+  return NoCuda();
+}
+absl::Status Scale(const Stream&, void*, DType, float, int64_t, int64_t) { return NoCuda(); }
+absl::Status Fill(const Stream&, void*, DType, float, int64_t, int64_t) { return NoCuda(); }
+absl::Status OrderedSum(const Stream&, const OrderedSumArguments&, int64_t) { return NoCuda(); }
+absl::Status Norm(const Stream&, const void*, DType, int64_t, NormPartial*, NormPartial*, int64_t) {
+  return NoCuda();
+}
+absl::Status AdamW(const Stream&, const AdamWArguments&, int64_t) { return NoCuda(); }
+absl::Status Sgd(const Stream&, const SgdArguments&, int64_t) { return NoCuda(); }
+absl::Status CombineNorms(const Stream&, const NormPartial*, const int64_t*, int64_t, double,
+                          RankNorm*) {
+  return NoCuda();
+}
+absl::Status DecideStep(const Stream&, const DecideArguments&) { return NoCuda(); }
+absl::Status ZeroRanges(const Stream&, const std::vector<ByteRange>&, int64_t) { return NoCuda(); }
+
+}  // namespace zero::cuda

@@ -1,0 +1,29 @@
+#include "device/cuda_stream.h"
+#include "kernels/cuda_kernels.h"
+#include "kernels/decide_math.h"
+#include "kernels/launch.cuh"
+
+namespace zero::cuda {
+namespace {
+
+__global__ void CombineNormsKernel(const NormPartial* parts, const int64_t* bases, int64_t count,
+                                   double loss_weight, RankNorm* out) {
+  CombineNormsMath(parts, bases, count, loss_weight, out);
+}
+
+__global__ void DecideStepKernel(const DecideArguments arguments) { DecideStepMath(arguments); }
+
+}  // namespace
+
+absl::Status CombineNorms(const Stream& stream, const NormPartial* parts, const int64_t* bases,
+                          int64_t count, double loss_weight, RankNorm* out) {
+  return LaunchKernel("combine_norms", &CombineNormsKernel, dim3(1), dim3(1), 0,
+                      NativeStream(stream), parts, bases, count, loss_weight, out);
+}
+
+absl::Status DecideStep(const Stream& stream, const DecideArguments& arguments) {
+  return LaunchKernel("decide_step", &DecideStepKernel, dim3(1), dim3(1), 0, NativeStream(stream),
+                      arguments);
+}
+
+}  // namespace zero::cuda
