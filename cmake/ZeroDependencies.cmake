@@ -65,6 +65,22 @@ else()
   zero_summary_row(NCCL no "-" "no ranks on GPUs")
 endif()
 
+# By file: installations without a package configuration serve too.
+option(ZERO_GLOO "Use Gloo where it is found" ON)
+find_path(ZERO_GLOO_INCLUDE_DIR gloo/transport/tcp/device.h)
+find_library(ZERO_GLOO_LIBRARY gloo)
+if(ZERO_GLOO AND ZERO_GLOO_INCLUDE_DIR AND ZERO_GLOO_LIBRARY)
+  set(ZERO_HAVE_GLOO ON)
+  file(STRINGS ${ZERO_GLOO_INCLUDE_DIR}/gloo/config.h gloo_lines
+       REGEX "define GLOO_VERSION_(MAJOR|MINOR|PATCH) [0-9]+")
+  string(REGEX REPLACE "[^;0-9]+" "" gloo_version "${gloo_lines}")
+  string(REPLACE ";" "." gloo_version "${gloo_version}")
+  zero_summary_row(Gloo yes "${gloo_version}" "ranks as processes on CPUs")
+else()
+  set(ZERO_HAVE_GLOO OFF)
+  zero_summary_row(Gloo no "-" "ranks are threads of one process; libgloo-dev adds processes")
+endif()
+
 if(ZERO_DEVELOPER)
   find_package(Eigen3 3.3 NO_MODULE REQUIRED)
   zero_summary_row(Eigen3 yes "${Eigen3_VERSION}" "products of the examples where oneDNN cannot")

@@ -2,13 +2,12 @@
 
 #include <cstring>
 
-#include "absl/strings/str_cat.h"
-#include "absl/strings/str_join.h"
+#include "collectives/call_description.h"
 
 namespace zero {
 namespace {
 
-const char* Name(CollectiveKind kind) {
+const char* NameOf(CollectiveKind kind) {
   switch (kind) {
     case CollectiveKind::kAllToAll:
       return "all-to-all";
@@ -29,13 +28,7 @@ std::vector<int64_t> Arrival::Bytes() const {
   return bytes;
 }
 
-std::string Arrival::Describe() const {
-  std::string text = absl::StrCat(zero::Name(kind), " '", name, "'");
-  if (kind != CollectiveKind::kBarrier) {
-    absl::StrAppend(&text, " of ", absl::StrJoin(Bytes(), "+"), " bytes");
-  }
-  return text;
-}
+std::string Arrival::Describe() const { return DescribeCall(NameOf(kind), name, Bytes()); }
 
 bool Arrival::Matches(const Arrival& other) const {
   return kind == other.kind && name == other.name && Bytes() == other.Bytes();

@@ -9,12 +9,17 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "collectives/local_call.h"
+#include "collectives/local_device_call.h"
 #include "device/device.h"
 #include "device/status.h"
 
 namespace zero {
 struct LocalWorld::Shared {
-  Shared(int ranks, absl::Duration limit) : size(ranks), deadline(limit) {}
+  Shared(int ranks, absl::Duration limit)
+      : size(ranks),
+        deadline(limit),
+        device_calls({ranks, limit, [this] { return Health(); },
+                      [this](const absl::Status& reason) { Fail(reason); }}) {}
 
   const int size;
   const absl::Duration deadline;
@@ -24,6 +29,8 @@ struct LocalWorld::Shared {
   std::atomic<bool> failed{false};
   int copying = 0;  // ranks that read other ranks' memory at this moment
   std::map<int64_t, std::shared_ptr<LocalCall>> calls;
+
+  LocalDeviceCalls device_calls;  // of streams that are not the host's
 
   // Returns when no rank reads another's memory any more, so that it may be freed. Copies are all
   // that it waits for, and none starts after a failure.
@@ -95,7 +102,7 @@ class LocalWorld::Group : public ProcessGroup {
   // A collective is three operations: arrive; copy, when all have arrived; leave, when all have
   // copied. None of them blocks, so that any scheduler can drive them.
   absl::Status Enqueue(const Stream& stream, const char* name, Arrival arrival);
-  absl::Status Check(const Stream& stream, const Arrival& arrival) const;
+  absl::Status Check(const Arrival& arrival) const;
   void Count(const Arrival& arrival);
   absl::Status Arrive(int64_t index, LocalCall& call, Arrival arrival);
   absl::Status Copy(LocalCall& call);
@@ -112,7 +119,7 @@ class LocalWorld::Group : public ProcessGroup {
   TrafficTable traffic_;
 };
 
-absl::Status LocalWorld::Group::Check(const Stream& stream, const Arrival& arrival) const {
+absl::Status LocalWorld::Group::Check(const Arrival& arrival) const {
   const absl::Status health = Health();
   if (!health.ok()) {
     return absl::AbortedError(absl::StrCat(arrival.Describe(), " on rank ", rank_,
@@ -122,9 +129,7 @@ absl::Status LocalWorld::Group::Check(const Stream& stream, const Arrival& arriv
     if (piece >= 0) continue;
     return absl::InvalidArgumentError(absl::StrCat(arrival.Describe(), ": negative size"));
   }
-  if (stream.device().kind() == DeviceKind::kHost) return absl::OkStatus();
-  return absl::UnimplementedError(absl::StrCat(arrival.Describe(), ": stream '", stream.name(),
-                                               "' belongs to a device that is not the host"));
+  return absl::OkStatus();
 }
 
 void LocalWorld::Group::Count(const Arrival& arrival) {
@@ -138,8 +143,11 @@ void LocalWorld::Group::Count(const Arrival& arrival) {
 
 absl::Status LocalWorld::Group::Enqueue(const Stream& stream, const char* name, Arrival arrival) {
   arrival.name = name;
-  ZERO_RETURN_IF_ERROR(Check(stream, arrival));
+  ZERO_RETURN_IF_ERROR(Check(arrival));
   Count(arrival);
+  if (stream.device().kind() != DeviceKind::kHost) {
+    return shared_->device_calls.Run(rank_, stream, std::move(arrival));
+  }
   const int64_t index = next_index_++;
   // Where the stream keeps the call between its three operations.
   const auto call = std::make_shared<std::shared_ptr<LocalCall>>();

@@ -13,11 +13,15 @@ namespace zero {
 
 class SeededScheduler;
 
-// The ranks of one group; every rank's ProcessGroup lives in it. Works for host devices.
+// The ranks of one group; every rank's ProcessGroup lives in it. On host streams, or on the streams
+// of GPUs, which ranks may share: then each call blocks the thread that makes it until all ranks
+// have called, and an error is returned by the call, on every rank, rather than found later. Not on
+// both in one world.
 class LocalWorld {
  public:
   explicit LocalWorld(int size, absl::Duration deadline = absl::Minutes(10));
-  ~LocalWorld();  // after every stream that ran its collectives
+  // After every stream that ran its collectives; before the devices of those that are GPUs'.
+  ~LocalWorld();
   LocalWorld(const LocalWorld&) = delete;
   LocalWorld& operator=(const LocalWorld&) = delete;
 

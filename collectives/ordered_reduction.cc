@@ -30,8 +30,10 @@ absl::Status EnqueueSum(const Stream& stream, const ReductionPiece& piece, const
 }  // namespace
 
 absl::StatusOr<OrderedReduction> OrderedReduction::Create(Device* device, ProcessGroup* group,
-                                                          int64_t receive_bytes) {
-  OrderedReduction reduction(group);
+                                                          int64_t receive_bytes,
+                                                          ReductionKind kind) {
+  ZERO_ASSIGN_OR_RETURN(ReductionChoice choice, ChooseReduction(kind, *group));
+  OrderedReduction reduction(group, std::move(choice));
   if (group->size() == 1) return reduction;
   for (int i = 0; i < 2; ++i) {
     ZERO_ASSIGN_OR_RETURN(
@@ -40,6 +42,27 @@ absl::StatusOr<OrderedReduction> OrderedReduction::Create(Device* device, Proces
     reduction.handover_.emplace_back(device);
   }
   return reduction;
+}
+
+absl::Status OrderedReduction::Exchange(const Stream& stream, const char* name,
+                                        absl::Span<const ReductionPiece> pieces,
+                                        absl::Span<char* const> received) const {
+  if (choice_.kind == ReductionKind::kNative) {
+    std::vector<ReduceScatterPiece> parts;
+    for (size_t i = 0; i < pieces.size(); ++i) {
+      const ReductionPiece& piece = pieces[i];
+      parts.push_back(
+          {piece.send, piece.slice * SizeOf(piece.type), received[i], piece.columns, piece.type});
+    }
+    return group_->ReduceScatter(stream, name, parts);
+  }
+  std::vector<AllToAllPiece> parts;
+  for (size_t i = 0; i < pieces.size(); ++i) {
+    const int64_t element = SizeOf(pieces[i].type);
+    parts.push_back(
+        {pieces[i].send, pieces[i].slice * element, received[i], pieces[i].columns * element});
+  }
+  return group_->AllToAll(stream, name, parts);
 }
 
 absl::Status OrderedReduction::Run(const Stream& communication, const Stream& arithmetic,
@@ -58,31 +81,26 @@ absl::Status OrderedReduction::Run(const Stream& communication, const Stream& ar
 
   const Buffer& receive = receive_[next_];
   Handover& handover = handover_[next_];
-  std::vector<AllToAllPiece> exchanged;
+  std::vector<char*> received;
   int64_t end = 0;
   for (const ReductionPiece& piece : pieces) {
     // Elements of the next piece may be wider than those of the last.
     const int64_t begin = (end + kAlignment - 1) / kAlignment * kAlignment;
-    AllToAllPiece part;
-    part.send = piece.send;
-    part.send_stride = piece.slice * SizeOf(piece.type);
-    part.bytes = piece.columns * SizeOf(piece.type);
-    end = begin + part.bytes * size;
+    end = begin + piece.columns * SizeOf(piece.type) * part_count();
     if (end > receive.bytes()) {
       return absl::InvalidArgumentError(absl::StrCat(name, ": ", end,
                                                      " bytes or more do not fit the receive "
                                                      "buffer of ",
                                                      receive.bytes()));
     }
-    part.receive = receive.bytes_at(begin);
-    exchanged.push_back(part);
+    received.push_back(receive.bytes_at(begin));
   }
   next_ = 1 - next_;
   ZERO_RETURN_IF_ERROR(handover.Write(
-      communication, [&] { return group_->AllToAll(communication, name, exchanged); }));
+      communication, [&] { return Exchange(communication, name, pieces, received); }));
   return handover.Read(arithmetic, [&]() -> absl::Status {
     for (size_t i = 0; i < pieces.size(); ++i) {
-      ZERO_RETURN_IF_ERROR(EnqueueSum(arithmetic, pieces[i], exchanged[i].receive, size));
+      ZERO_RETURN_IF_ERROR(EnqueueSum(arithmetic, pieces[i], received[i], part_count()));
     }
     return absl::OkStatus();
   });

@@ -3,11 +3,14 @@
 
 #include <cstdint>
 #include <memory>
+#include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
 #include "collectives/process_group.h"
+#include "collectives/reduction_kind.h"
 #include "device/buffer.h"
 #include "device/device.h"
 #include "device/dtype.h"
@@ -33,14 +36,23 @@ struct ReductionPiece {
 //
 // Parts arrive in two receive buffers used in turn, so that the sum of one call runs while the
 // next is on its way.
+//
+// The native kind lets the group add instead: rank r receives one part, the sum, rounded to the
+// dtype written, and only its own fp32 addition to `out` is left. Order and bits are the back
+// end's.
 class OrderedReduction {
  public:
   // `receive_bytes`: size of each of the two receive buffers; the largest call needs the bytes of
   // its pieces over all ranks, each piece but the last rounded up to 64. Allocated now, as
   // MemoryCategory::kReceive. None for one rank. `device` and `group` outlive the object; the
-  // streams must have been synchronised when it goes.
+  // streams must have been synchronised when it goes. Errors of `kind`: see ChooseReduction. The
+  // native kind takes as much memory, so that the plan does not depend on the hosts.
   static absl::StatusOr<OrderedReduction> Create(Device* device, ProcessGroup* group,
-                                                 int64_t receive_bytes);
+                                                 int64_t receive_bytes,
+                                                 ReductionKind kind = ReductionKind::kOrdered);
+
+  // Which kind it is, and why, for people.
+  const std::string& reduction_choice() const { return choice_.text; }
 
   // Enqueues one exchange on `communication` and the sums on `arithmetic`. When both have run, the
   // sent memory may be changed and the outputs read. kInvalidArgument if the pieces do not fit the
@@ -49,9 +61,17 @@ class OrderedReduction {
                    absl::Span<const ReductionPiece> pieces);
 
  private:
-  explicit OrderedReduction(ProcessGroup* group) : group_(group) {}
+  OrderedReduction(ProcessGroup* group, ReductionChoice choice)
+      : group_(group), choice_(std::move(choice)) {}
+
+  // Ranks' parts that arrive of each piece.
+  int64_t part_count() const { return choice_.kind == ReductionKind::kNative ? 1 : group_->size(); }
+  absl::Status Exchange(const Stream& stream, const char* name,
+                        absl::Span<const ReductionPiece> pieces,
+                        absl::Span<char* const> received) const;
 
   ProcessGroup* group_;
+  ReductionChoice choice_;
   std::vector<Buffer> receive_;
   std::vector<Handover> handover_;
   size_t next_ = 0;

@@ -8,6 +8,7 @@
 #include "absl/status/status.h"
 #include "absl/time/time.h"
 #include "absl/types/span.h"
+#include "device/dtype.h"
 #include "device/stream.h"
 
 namespace zero {
@@ -30,6 +31,16 @@ struct AllGatherPiece {
   int64_t bytes = 0;
 };
 
+// One run of elements of a native reduce-scatter. Rank r's `receive` gets the sum over ranks q of
+// the `elements` at q's send + r * send_stride.
+struct ReduceScatterPiece {
+  const void* send = nullptr;
+  int64_t send_stride = 0;  // bytes, a multiple of the element's
+  void* receive = nullptr;  // [elements]
+  int64_t elements = 0;
+  DType type = DType::kF32;
+};
+
 struct Traffic {
   int64_t calls = 0;
   int64_t bytes = 0;  // sent by this rank to others
@@ -46,7 +57,8 @@ using TrafficTable = std::map<std::string, Traffic>;
 // what each called. A rank that does not arrive within the deadline of the first that waits:
 // kDeadlineExceeded naming it and the call. A rank whose stream failed fails the group at once.
 // After any failure the group is dead: operations in flight fail with that error, later calls
-// return kAborted with it.
+// return kAborted with it. On a GPU an operation in flight cannot fail its stream: see
+// failure_flag.
 class ProcessGroup {
  public:
   virtual ~ProcessGroup() = default;
@@ -63,15 +75,25 @@ class ProcessGroup {
   // Work enqueued later on `stream` starts after every rank's work before its Barrier has run.
   virtual absl::Status Barrier(const Stream& stream, const char* name) = 0;
 
+  // A sum by the back end itself: it may send fewer bytes between machines than the ordered
+  // reduction, rounds on the way in `type`, and promises no order. kUnimplemented where
+  // has_native_reduction is false. Cost: as AllToAll of the same bytes.
+  virtual bool has_native_reduction() const { return false; }
+  virtual absl::Status ReduceScatter(const Stream& stream, const char* name,
+                                     absl::Span<const ReduceScatterPiece> pieces);
+  // Whether all ranks are on one machine.
+  virtual bool single_host() const { return true; }
+
+  // Memory that the device can read, not zero from before the moment at which a collective that
+  // failed lets its stream go on, with anything in the memory that it was to fill. Null where such
+  // a collective fails its stream instead. Lives as long as the group.
+  virtual const int32_t* failure_flag() const { return nullptr; }
+
   // Fails the group on every rank. The first reason stays. When it returns, no rank reads another's
   // memory any more. Any thread, the streams' own included.
   virtual void Abort(const absl::Status& reason) = 0;
   // The first failure, or OK. Never blocks. Any thread.
   virtual absl::Status Health() const = 0;
-  // Where a failed collective cannot fail its stream, as on a GPU, an aborted one lets the stream go
-  // on with undefined memory: then this is an int32 that kernels can read, and it is not 0 before
-  // that happens. Null where a failed collective fails its stream. Lives as long as the group.
-  virtual const int32_t* failure_flag() const { return nullptr; }
 
   // Calls enqueued and bytes sent so far, by name. Any thread.
   virtual TrafficTable traffic() const = 0;

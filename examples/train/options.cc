@@ -22,7 +22,7 @@ constexpr int64_t kMost = 1'000'000'000;
 void AddFlags(support::FlagTable& flags, Options& options) {
   flags.AddText("model", &options.model, "PATH", "config.json of the model, or its folder");
   flags.AddText("data", &options.data, "FILE", "text to train on; its bytes are the tokens");
-  flags.AddCount("ranks", &options.ranks, 1, 256, "ranks, as threads of this process");
+  flags.AddCount("ranks", &options.ranks, 1, 256, "ranks, as threads; a launcher's are processes");
   flags.AddCount("stage", &options.stage, 0, 3,
                  "what is sharded: 0 nothing, 1 states, 2 and gradients, 3 and weights");
   flags.AddChoice("dtype", &options.dtype, {"fp32", "bf16"}, "weights, gradients, activations");

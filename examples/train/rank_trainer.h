@@ -45,6 +45,8 @@ struct Job {
   const llama::ByteDataset* data = nullptr;
   const llama::ByteDataset* evaluation_data = nullptr;  // null where nothing is evaluated
   ThreadPool* pool = nullptr;
+  // Where ranks are processes: that of the rank which this one runs. Null: ranks are threads.
+  ProcessGroup* group = nullptr;
 
   // Called on rank 0's thread after each step, while the next one runs. May be empty.
   std::function<absl::Status(const StepReport&)> report;

@@ -46,6 +46,13 @@ absl::Status Train(const Job& job, RankTrainer& trainer, int rank) {
 }  // namespace
 
 absl::Status RunJob(const Job& job) {
+  if (job.group != nullptr) {
+    RankTrainer trainer(job, job.group);
+    const absl::Status status = Train(job, trainer, job.group->rank());
+    // As below: this rank's streams may be waiting for the others.
+    if (!status.ok()) job.group->Abort(status);
+    return status;
+  }
   FirstError first;
   LocalWorld world(static_cast<int>(job.options.ranks), absl::Seconds(job.options.deadline));
   const absl::Status all = RunRanks(world, [&](ProcessGroup* group) -> absl::Status {

@@ -7,7 +7,7 @@
 namespace zero::train {
 
 // Runs the ranks of `job` as threads and joins them. The first error of any rank, with its number;
-// the others end with it.
+// the others end with it. Where the job has a group, its one rank is run on this thread.
 absl::Status RunJob(const Job& job);
 
 }  // namespace zero::train

@@ -1,6 +1,7 @@
 // zero-train: trains a byte-level LLaMA model on a text, its state sharded over ranks.
 #include <unistd.h>
 
+#include <algorithm>
 #include <iostream>
 #include <optional>
 #include <string>
@@ -18,6 +19,7 @@
 #include "examples/train/options.h"
 #include "examples/train/output_folder.h"
 #include "examples/train/overwrite.h"
+#include "examples/train/processes.h"
 #include "examples/train/progress.h"
 #include "examples/train/run.h"
 #include "examples/train/save.h"
@@ -63,14 +65,17 @@ absl::Status Train(Job job) {
   const Options& options = job.options;
   ZERO_ASSIGN_OR_RETURN(const Cost cost, PlanCost(options, job.model));
   PrintPlan(options, cost);
-  ZERO_ASSIGN_OR_RETURN(const OutputFolder output, OutputFolder::Prepare(options.output));
-  ZERO_ASSIGN_OR_RETURN(MetricsFile metrics, MetricsFile::Create(options.metrics));
+  // Rank 0 writes for all.
+  const bool writes = job.group == nullptr || job.group->rank() == 0;
+  ZERO_ASSIGN_OR_RETURN(const OutputFolder output,
+                        OutputFolder::Prepare(writes ? options.output : ""));
+  ZERO_ASSIGN_OR_RETURN(MetricsFile metrics, MetricsFile::Create(writes ? options.metrics : ""));
   Progress progress(options.steps, options.log_every, isatty(STDOUT_FILENO) == 1);
   job.report = [&](const StepReport& report) {
     progress.Show(report);
     return metrics.Write(report);
   };
-  if (!output.path().empty()) {
+  if (!options.output.empty()) {
     job.finish = [&](ShardedOptimizer& optimizer, int rank) {
       return SaveModel(optimizer, rank, job.model, output.path());
     };
@@ -109,8 +114,10 @@ absl::StatusOr<llama::ByteDataset> OpenText(const char* flag, const std::string&
   return data;
 }
 
-// From files to the last line of output. `options` are finished.
-absl::Status Run(const Options& options, const llama::LlamaConfig& model) {
+// From files to the last line of output. `options` are finished. `launch`: of this rank, where
+// ranks are processes.
+absl::Status Run(const Options& options, const llama::LlamaConfig& model,
+                 const std::optional<Launch>& launch) {
   using llama::SampleOrder;
   ZERO_ASSIGN_OR_RETURN(const llama::ByteDataset data,
                         OpenText("--data", options.data, options,
@@ -123,19 +130,36 @@ absl::Status Run(const Options& options, const llama::LlamaConfig& model) {
                                                     options, SampleOrder::kFile));
   }
   ZERO_RETURN_IF_ERROR(LimitSimdTargets(options.simd));
-  ThreadPool pool(static_cast<int>(options.threads));
+  // --threads is for all ranks together.
+  const int64_t processes = launch.has_value() ? options.ranks : 1;
+  ThreadPool pool(static_cast<int>(std::max<int64_t>(options.threads / processes, 1)));
   Job job;
   job.options = options;
   job.model = model;
   job.data = &data;
   job.evaluation_data = evaluation_data.has_value() ? &*evaluation_data : nullptr;
   job.pool = &pool;
+  if (!launch.has_value()) {
+    PrintConfiguration(options, model, data);
+    return options.compare_stages ? CompareStages(job) : Train(std::move(job));
+  }
+  ZERO_ASSIGN_OR_RETURN(Processes joined,
+                        Processes::Join(*launch, ConfigurationOf(options, model, data),
+                                        absl::Seconds(options.deadline)));
+  job.group = joined.group();
   PrintConfiguration(options, model, data);
-  return options.compare_stages ? CompareStages(job) : Train(std::move(job));
+  return joined.End(Train(std::move(job)));
 }
 
 int Main(const std::vector<std::string>& arguments) {
+  const absl::StatusOr<std::optional<Launch>> launch = ReadProcesses();
+  if (!launch.ok()) return support::Fail(kProgram, launch.status(), support::kExitUsage);
   Options options;
+  if (launch->has_value()) {
+    options.ranks = (*launch)->size;
+    // Rank 0 speaks for all.
+    if ((*launch)->rank != 0) std::cout.setstate(std::ios::badbit);
+  }
   support::FlagTable flags;
   AddFlags(flags, options);
   absl::Status usage = flags.Parse(arguments);
@@ -143,6 +167,7 @@ int Main(const std::vector<std::string>& arguments) {
     std::cout << "usage: " << kProgram << " --model PATH --data FILE [flags]\n" << flags.Help();
     return 0;
   }
+  if (usage.ok() && launch->has_value()) usage = CheckProcesses(options, **launch);
   if (usage.ok()) usage = FinishOptions(options);
   if (usage.ok()) usage = CheckOverwrites(options);
   if (!usage.ok()) return support::Fail(kProgram, usage, support::kExitUsage);
@@ -152,7 +177,7 @@ int Main(const std::vector<std::string>& arguments) {
   usage = FinishOptions(options, *model);
   if (!usage.ok()) return support::Fail(kProgram, usage, support::kExitUsage);
 
-  const absl::Status status = Run(options, *model);
+  const absl::Status status = Run(options, *model, *launch);
   return status.ok() ? 0 : support::Fail(kProgram, status, support::kExitFailure);
 }
 

@@ -1,6 +1,5 @@
 #include "tests/collectives/group_test_util.h"
 
-#include <chrono>
 #include <thread>
 
 #include "absl/strings/str_cat.h"
@@ -8,33 +7,24 @@
 
 namespace zero::test {
 
-std::vector<absl::Status> OnEachRank(LocalWorld& world,
+std::vector<absl::Status> OnEachRank(GroupWorld& world,
                                      const std::function<absl::Status(const Rank&)>& body,
                                      const OperationHook& hook) {
   std::vector<absl::Status> statuses(static_cast<size_t>(world.size()));
   std::vector<std::thread> threads;
   for (int r = 0; r < world.size(); ++r) {
     threads.emplace_back([&, r] {
-      HostDevice::Options options;
-      options.hook = hook;
-      HostDevice device(options);
-      auto stream = device.CreateStream(absl::StrCat("rank-", r));
+      const std::unique_ptr<Device> device = world.MakeDevice(r, hook);
+      auto stream = device->CreateStream(absl::StrCat("rank-", r));
       if (!stream.ok()) {
         statuses[r] = stream.status();
         return;
       }
-      statuses[r] = body(Rank{r, world.group(r), &device, stream->get()});
+      statuses[r] = body(Rank{r, world.group(r), device.get(), stream->get()});
     });
   }
   for (std::thread& thread : threads) thread.join();
   return statuses;
-}
-
-std::string FirstError(const std::vector<absl::Status>& statuses) {
-  for (size_t r = 0; r < statuses.size(); ++r) {
-    if (!statuses[r].ok()) return absl::StrCat("rank ", r, ": ", statuses[r].ToString());
-  }
-  return "";
 }
 
 uint8_t ByteOf(int rank, int64_t piece, int64_t i) {
@@ -46,26 +36,38 @@ std::unique_ptr<Stream> NewStream(Device& device, const std::string& name) {
   return stream.ok() ? *std::move(stream) : nullptr;
 }
 
+absl::StatusOr<DeviceBytes> DeviceBytes::Create(const Rank& rank, int64_t bytes) {
+  ZERO_ASSIGN_OR_RETURN(Buffer buffer,
+                        rank.device->Allocate(bytes, MemoryCategory::kOther, "test"));
+  return DeviceBytes(rank, std::move(buffer));
+}
+
+absl::Status DeviceBytes::Put(const std::vector<uint8_t>& bytes) {
+  return rank_->device->Copy(*rank_->stream, data(), bytes.data(),
+                             static_cast<int64_t>(bytes.size()));
+}
+
+absl::Status DeviceBytes::Get(std::vector<uint8_t>& bytes) const {
+  bytes.resize(static_cast<size_t>(buffer_.bytes()));
+  return rank_->device->Copy(*rank_->stream, bytes.data(), data(), buffer_.bytes());
+}
+
 absl::Status GatherBytes(const Rank& rank, const char* name, int64_t bytes) {
-  std::vector<uint8_t> send(static_cast<size_t>(bytes), static_cast<uint8_t>(rank.index + 1));
-  std::vector<uint8_t> receive(send.size() * rank.group->size(), 0);
+  const std::vector<uint8_t> sent(static_cast<size_t>(bytes), static_cast<uint8_t>(rank.index + 1));
+  std::vector<uint8_t> received;
+  ZERO_ASSIGN_OR_RETURN(DeviceBytes send, DeviceBytes::Create(rank, bytes));
+  ZERO_ASSIGN_OR_RETURN(DeviceBytes receive, DeviceBytes::Create(rank, bytes * rank.group->size()));
   const AllGatherPiece piece{send.data(), receive.data(), bytes, bytes};
-  const absl::Status enqueued = rank.group->AllGather(*rank.stream, name, {&piece, 1});
+  absl::Status enqueued = send.Put(sent);
+  if (enqueued.ok()) enqueued = rank.group->AllGather(*rank.stream, name, {&piece, 1});
+  if (enqueued.ok()) enqueued = receive.Get(received);
   const absl::Status ran = rank.stream->Synchronize();
   ZERO_RETURN_IF_ERROR(enqueued);
   ZERO_RETURN_IF_ERROR(ran);
-  for (size_t i = 0; i < receive.size(); ++i) {
-    if (receive[i] != i / send.size() + 1) return absl::InternalError("gathered wrong bytes");
+  for (size_t i = 0; i < received.size(); ++i) {
+    if (received[i] != i / sent.size() + 1) return absl::InternalError("gathered wrong bytes");
   }
   return absl::OkStatus();
-}
-
-double Seconds() {
-  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
-}
-
-void Sleep(int milliseconds) {
-  std::this_thread::sleep_for(std::chrono::milliseconds(milliseconds));
 }
 
 }  // namespace zero::test

@@ -6,32 +6,48 @@
 #include <latch>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
-#include "collectives/local_group.h"
-#include "device/host_device.h"
+#include "collectives/process_group.h"
+#include "device/device.h"
 #include "tests/catch.h"
+#include "tests/collectives/group_kinds.h"
+#include "tests/collectives/rendezvous_test_util.h"
 
 namespace zero::test {
 
 struct Rank {
   int index = 0;
   ProcessGroup* group = nullptr;
-  HostDevice* device = nullptr;
+  Device* device = nullptr;
   Stream* stream = nullptr;  // "rank-<index>"
 };
 
 // Calls body on a thread per rank; what each returned. Unlike RunRanks it aborts nothing. `body`
 // synchronises the stream before memory that it uses goes.
-std::vector<absl::Status> OnEachRank(LocalWorld& world,
+std::vector<absl::Status> OnEachRank(GroupWorld& world,
                                      const std::function<absl::Status(const Rank&)>& body,
                                      const OperationHook& hook = nullptr);
 
-// The status of a rank that must be OK on all ranks; "" or the first that is not.
-std::string FirstError(const std::vector<absl::Status>& statuses);
-
 // A byte that depends on all three.
 uint8_t ByteOf(int rank, int64_t piece, int64_t i);
+
+// Memory of a rank's device, written and read by whoever drives it. It may go at any time.
+class DeviceBytes {
+ public:
+  static absl::StatusOr<DeviceBytes> Create(const Rank& rank, int64_t bytes);
+  // Enqueues a copy of `bytes`, which must live until it has run, to the start.
+  absl::Status Put(const std::vector<uint8_t>& bytes);
+  // Enqueues a copy of all of it; `bytes` must live until it has run.
+  absl::Status Get(std::vector<uint8_t>& bytes) const;
+  uint8_t* data() const { return buffer_.as<uint8_t>(); }
+
+ private:
+  DeviceBytes(const Rank& rank, Buffer buffer) : rank_(&rank), buffer_(std::move(buffer)) {}
+  const Rank* rank_;
+  Buffer buffer_;
+};
 
 std::unique_ptr<Stream> NewStream(Device& device, const std::string& name);
 
@@ -54,9 +70,5 @@ class LineUp {
  private:
   std::latch enqueued_;
 };
-
-// Seconds since some fixed point.
-double Seconds();
-void Sleep(int milliseconds);
 
 }  // namespace zero::test

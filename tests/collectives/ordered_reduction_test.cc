@@ -2,6 +2,7 @@
 
 #include <cmath>
 #include <cstring>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
@@ -45,12 +46,29 @@ class Elements {
     std::memcpy(&narrow, &bytes_[i * 2], 2);
     return ToFloat(narrow);
   }
-  char* at(int64_t i) { return bytes_.data() + i * SizeOf(type_); }
+  std::vector<uint8_t>& bytes() { return bytes_; }
   bool operator==(const Elements& other) const { return bytes_ == other.bytes_; }
 
  private:
   DType type_;
-  std::vector<char> bytes_;
+  std::vector<uint8_t> bytes_;
+};
+
+// The same in the memory of a rank's device.
+class DeviceElements {
+ public:
+  static absl::StatusOr<DeviceElements> Create(const Rank& rank, DType type, int64_t n) {
+    ZERO_ASSIGN_OR_RETURN(DeviceBytes bytes, DeviceBytes::Create(rank, n * SizeOf(type)));
+    return DeviceElements(type, std::move(bytes));
+  }
+  absl::Status Put(Elements& elements) { return bytes_.Put(elements.bytes()); }
+  absl::Status Get(Elements& elements) const { return bytes_.Get(elements.bytes()); }
+  uint8_t* at(int64_t i) const { return bytes_.data() + i * SizeOf(type_); }
+
+ private:
+  DeviceElements(DType type, DeviceBytes bytes) : type_(type), bytes_(std::move(bytes)) {}
+  DType type_;
+  DeviceBytes bytes_;
 };
 
 struct Case {
@@ -85,15 +103,29 @@ absl::Status Reduce(const Rank& rank, const Case& c) {
   const int ranks = rank.group->size();
   const auto arithmetic = NewStream(*rank.device, absl::StrCat("math-", rank.index));
   // Each round has memory of its own, so that rounds may overlap as they do in training.
-  std::vector<Elements> sends(c.rounds, Elements(c.type, ranks * c.slice));
-  std::vector<Elements> outs(c.accumulate ? 1 : c.rounds, Elements(c.out_type, c.slice));
+  std::vector<DeviceElements> sends;
+  std::vector<DeviceElements> outs;
+  for (int round = 0; round < c.rounds; ++round) {
+    Elements host(c.type, ranks * c.slice);
+    for (int64_t i = 0; i < ranks * c.slice; ++i) host.Set(i, ValueOf(rank.index + 8 * round, i));
+    ZERO_ASSIGN_OR_RETURN(DeviceElements send,
+                          DeviceElements::Create(rank, c.type, ranks * c.slice));
+    ZERO_RETURN_IF_ERROR(send.Put(host));
+    ZERO_RETURN_IF_ERROR(rank.stream->Synchronize());
+    sends.push_back(std::move(send));
+    if (c.accumulate && round > 0) continue;
+    Elements zeros(c.out_type, c.slice);
+    ZERO_ASSIGN_OR_RETURN(DeviceElements out, DeviceElements::Create(rank, c.out_type, c.slice));
+    ZERO_RETURN_IF_ERROR(out.Put(zeros));
+    ZERO_RETURN_IF_ERROR(rank.stream->Synchronize());
+    outs.push_back(std::move(out));
+  }
   ZERO_ASSIGN_OR_RETURN(OrderedReduction reduction,
                         OrderedReduction::Create(rank.device, rank.group, c.receive_bytes));
   absl::Status status;
   for (int round = 0; round < c.rounds && status.ok(); ++round) {
-    Elements& send = sends[round];
-    Elements& out = outs[c.accumulate ? 0 : round];
-    for (int64_t i = 0; i < ranks * c.slice; ++i) send.Set(i, ValueOf(rank.index + 8 * round, i));
+    const DeviceElements& send = sends[round];
+    const DeviceElements& out = outs[c.accumulate ? 0 : round];
     std::vector<ReductionPiece> pieces;
     int64_t first = 0;
     for (int64_t columns : c.cuts) {
@@ -113,25 +145,28 @@ absl::Status Reduce(const Rank& rank, const Case& c) {
   ZERO_RETURN_IF_ERROR(summed);
   Case last = c;
   for (int round = 0; round < static_cast<int>(outs.size()); ++round) {
-    Elements expected = Expected(c, ranks, rank.index);
-    if (!c.accumulate && c.rounds > 1) {
-      last.rounds = round + 1;
-      expected = Expected(last, ranks, rank.index);
+    if (!c.accumulate && c.rounds > 1) last.rounds = round + 1;
+    Elements sum(c.out_type, c.slice);
+    ZERO_RETURN_IF_ERROR(outs[round].Get(sum));
+    ZERO_RETURN_IF_ERROR(rank.stream->Synchronize());
+    if (!(sum == Expected(last, ranks, rank.index))) {
+      return absl::InternalError("other bits than the scalar sum");
     }
-    if (!(outs[round] == expected)) return absl::InternalError("other bits than the scalar sum");
   }
   return absl::OkStatus();
 }
 
-std::string RunCase(const Case& c, int ranks, const OperationHook& hook = nullptr) {
-  LocalWorld world(ranks, absl::Seconds(60));
+std::string RunCase(GroupWorld& world, const Case& c, const OperationHook& hook = nullptr) {
   return FirstError(OnEachRank(
       world, [&](const Rank& rank) { return Reduce(rank, c); }, hook));
 }
 
 TEST_CASE("OrderedReduction: the bits are those of a scalar sum in rank order",
           "[collectives][thread]") {
+  const GroupKind& kind = EachKind();
+  CAPTURE(kind.name);
   for (int ranks : {1, 2, 3, 4, 8}) {
+    const auto world = MakeWorld(kind, ranks, absl::Seconds(60));
     for (DType type : {DType::kF32, DType::kBF16}) {
       for (DType out_type : {DType::kF32, DType::kBF16}) {
         for (bool accumulate : {false, true}) {
@@ -141,7 +176,7 @@ TEST_CASE("OrderedReduction: the bits are those of a scalar sum in rank order",
           c.out_type = out_type;
           c.accumulate = accumulate;
           c.rounds = accumulate ? 2 : 1;
-          CHECK(RunCase(c, ranks) == "");
+          CHECK(RunCase(*world, c) == "");
         }
       }
     }
@@ -163,6 +198,9 @@ TEST_CASE("OrderedReduction: values of the cases above depend on the order of th
 }
 
 TEST_CASE("OrderedReduction: a cut into pieces and calls changes no bit", "[collectives][thread]") {
+  const GroupKind& kind = EachKind();
+  CAPTURE(kind.name);
+  const auto world = MakeWorld(kind, 3, absl::Seconds(60));
   for (DType type : {DType::kF32, DType::kBF16}) {
     for (const std::vector<int64_t>& cuts :
          {std::vector<int64_t>{1, 0, 199}, {64, 64, 64, 8}, {57, 3, 140}}) {
@@ -172,7 +210,7 @@ TEST_CASE("OrderedReduction: a cut into pieces and calls changes no bit", "[coll
         c.type = type;
         c.cuts = cuts;
         c.one_call = one_call;
-        CHECK(RunCase(c, 3) == "");
+        CHECK(RunCase(*world, c) == "");
       }
     }
   }
@@ -180,12 +218,15 @@ TEST_CASE("OrderedReduction: a cut into pieces and calls changes no bit", "[coll
 
 TEST_CASE("OrderedReduction: a sum that is late keeps its receive buffer",
           "[collectives][thread]") {
+  const GroupKind& kind = EachHostKind();
+  CAPTURE(kind.name);
   // Exchanges run ahead of slow sums over the two receive buffers.
   for (const char* slow : {"math-1", "rank-0"}) {
     CAPTURE(slow);
     Case c;
     c.rounds = 8;
-    CHECK(RunCase(c, 2, [slow](const std::string& stream, const char*) {
+    const auto world = MakeWorld(kind, 2, absl::Seconds(60));
+    CHECK(RunCase(*world, c, [slow](const std::string& stream, const char*) {
             if (stream == slow) Sleep(2);
             return absl::OkStatus();
           }) == "");
@@ -194,9 +235,11 @@ TEST_CASE("OrderedReduction: a sum that is late keeps its receive buffer",
 
 TEST_CASE("OrderedReduction: two receive buffers are all that it allocates, and none for one rank",
           "[collectives][thread]") {
+  const GroupKind& kind = EachKind();
+  CAPTURE(kind.name);
   for (int ranks : {1, 3}) {
-    LocalWorld world(ranks, absl::Seconds(60));
-    CHECK(FirstError(OnEachRank(world, [&](const Rank& rank) -> absl::Status {
+    const auto world = MakeWorld(kind, ranks, absl::Seconds(60));
+    CHECK(FirstError(OnEachRank(*world, [&](const Rank& rank) -> absl::Status {
             ZERO_ASSIGN_OR_RETURN(const OrderedReduction reduction,
                                   OrderedReduction::Create(rank.device, rank.group, 1000));
             const int64_t used =
@@ -209,27 +252,31 @@ TEST_CASE("OrderedReduction: two receive buffers are all that it allocates, and 
 
 TEST_CASE("OrderedReduction: pieces that do not fit are refused, and the group lives on",
           "[collectives][thread]") {
+  const GroupKind& kind = EachKind();
+  CAPTURE(kind.name);
   for (const int64_t receive_bytes : {0, 100, 3 * 200 * 4 - 1}) {
     CAPTURE(receive_bytes);
     Case c;
     c.receive_bytes = receive_bytes;
     c.cuts = {10, 190};
-    LocalWorld world(3, absl::Seconds(60));
-    const auto statuses = OnEachRank(world, [&](const Rank& rank) { return Reduce(rank, c); });
+    const auto world = MakeWorld(kind, 3, absl::Seconds(60));
+    const auto statuses = OnEachRank(*world, [&](const Rank& rank) { return Reduce(rank, c); });
     for (const absl::Status& status : statuses) {
       CHECK(absl::IsInvalidArgument(status));
       CHECK_THAT(std::string(status.message()),
                  ContainsSubstring(absl::StrCat("receive buffer of ", receive_bytes)));
     }
-    CHECK_OK(world.group(0)->Health());
-    CHECK(world.group(0)->traffic().empty());
+    CHECK_OK(world->group(0)->Health());
+    CHECK(world->group(0)->traffic().empty());
   }
 }
 
 TEST_CASE("OrderedReduction: pieces of several dtypes and odd sizes may share a call",
           "[collectives][thread]") {
-  LocalWorld world(3, absl::Seconds(60));
-  const auto statuses = OnEachRank(world, [](const Rank& rank) -> absl::Status {
+  const GroupKind& kind = EachKind();
+  CAPTURE(kind.name);
+  const auto world = MakeWorld(kind, 3, absl::Seconds(60));
+  const auto statuses = OnEachRank(*world, [](const Rank& rank) -> absl::Status {
     Case narrow;
     narrow.type = DType::kBF16;
     narrow.slice = 57;
@@ -237,14 +284,19 @@ TEST_CASE("OrderedReduction: pieces of several dtypes and odd sizes may share a 
     wide.slice = 33;
     ZERO_ASSIGN_OR_RETURN(OrderedReduction reduction,
                           OrderedReduction::Create(rank.device, rank.group, 4096));
-    std::vector<Elements> sends;
-    std::vector<Elements> outs;
+    std::vector<DeviceElements> sends;
+    std::vector<DeviceElements> outs;
     std::vector<ReductionPiece> pieces;
     const Case cases[] = {narrow, wide, narrow, wide};
     for (const Case& c : cases) {
-      Elements& send = sends.emplace_back(c.type, 3 * c.slice);
-      for (int64_t i = 0; i < 3 * c.slice; ++i) send.Set(i, ValueOf(rank.index, i));
-      outs.emplace_back(c.out_type, c.slice);
+      Elements host(c.type, 3 * c.slice);
+      for (int64_t i = 0; i < 3 * c.slice; ++i) host.Set(i, ValueOf(rank.index, i));
+      ZERO_ASSIGN_OR_RETURN(DeviceElements send, DeviceElements::Create(rank, c.type, 3 * c.slice));
+      ZERO_RETURN_IF_ERROR(send.Put(host));
+      ZERO_RETURN_IF_ERROR(rank.stream->Synchronize());
+      sends.push_back(std::move(send));
+      ZERO_ASSIGN_OR_RETURN(DeviceElements out, DeviceElements::Create(rank, c.out_type, c.slice));
+      outs.push_back(std::move(out));
     }
     for (size_t i = 0; i < sends.size(); ++i) {
       pieces.push_back({sends[i].at(0), cases[i].slice, cases[i].slice, cases[i].type,
@@ -253,7 +305,10 @@ TEST_CASE("OrderedReduction: pieces of several dtypes and odd sizes may share a 
     ZERO_RETURN_IF_ERROR(reduction.Run(*rank.stream, *rank.stream, "reduce", pieces));
     ZERO_RETURN_IF_ERROR(rank.stream->Synchronize());
     for (size_t i = 0; i < outs.size(); ++i) {
-      if (!(outs[i] == Expected(cases[i], 3, rank.index))) return absl::InternalError("bits");
+      Elements sum(cases[i].out_type, cases[i].slice);
+      ZERO_RETURN_IF_ERROR(outs[i].Get(sum));
+      ZERO_RETURN_IF_ERROR(rank.stream->Synchronize());
+      if (!(sum == Expected(cases[i], 3, rank.index))) return absl::InternalError("bits");
     }
     return absl::OkStatus();
   });
@@ -261,9 +316,11 @@ TEST_CASE("OrderedReduction: pieces of several dtypes and odd sizes may share a 
 }
 
 TEST_CASE("OrderedReduction: negative columns are refused", "[collectives]") {
+  const GroupKind& kind = EachKind();
+  CAPTURE(kind.name);
   for (int ranks : {1, 2}) {
-    LocalWorld world(ranks, absl::Seconds(60));
-    for (const absl::Status& status : OnEachRank(world, [](const Rank& rank) -> absl::Status {
+    const auto world = MakeWorld(kind, ranks, absl::Seconds(60));
+    for (const absl::Status& status : OnEachRank(*world, [](const Rank& rank) -> absl::Status {
            ZERO_ASSIGN_OR_RETURN(OrderedReduction reduction,
                                  OrderedReduction::Create(rank.device, rank.group, 1000));
            ReductionPiece piece;
@@ -277,14 +334,19 @@ TEST_CASE("OrderedReduction: negative columns are refused", "[collectives]") {
 
 TEST_CASE("OrderedReduction: the output may be the own slice of what is sent",
           "[collectives][thread]") {
+  const GroupKind& kind = EachHostKind();
+  CAPTURE(kind.name);
   // As stages that keep whole gradients do: nobody may read the slice after it holds the sum.
-  LocalWorld world(4, absl::Seconds(60));
+  const auto world = MakeWorld(kind, 4, absl::Seconds(60));
   const auto statuses = OnEachRank(
-      world,
+      *world,
       [](const Rank& rank) -> absl::Status {
         Case c;
-        Elements block(c.type, 4 * c.slice);
-        for (int64_t i = 0; i < 4 * c.slice; ++i) block.Set(i, ValueOf(rank.index, i));
+        Elements host(c.type, 4 * c.slice);
+        for (int64_t i = 0; i < 4 * c.slice; ++i) host.Set(i, ValueOf(rank.index, i));
+        ZERO_ASSIGN_OR_RETURN(DeviceElements block,
+                              DeviceElements::Create(rank, c.type, 4 * c.slice));
+        ZERO_RETURN_IF_ERROR(block.Put(host));
         const auto arithmetic = NewStream(*rank.device, "math");
         ZERO_ASSIGN_OR_RETURN(OrderedReduction reduction,
                               OrderedReduction::Create(rank.device, rank.group, c.receive_bytes));
@@ -293,9 +355,11 @@ TEST_CASE("OrderedReduction: the output may be the own slice of what is sent",
             c.out_type,  false};
         ZERO_RETURN_IF_ERROR(reduction.Run(*rank.stream, *arithmetic, "reduce", {&piece, 1}));
         ZERO_RETURN_IF_ERROR(arithmetic->Synchronize());
+        ZERO_RETURN_IF_ERROR(block.Get(host));
+        ZERO_RETURN_IF_ERROR(rank.stream->Synchronize());
         const Elements expected = Expected(c, 4, rank.index);
         for (int64_t i = 0; i < c.slice; ++i) {
-          if (block.Get(rank.index * c.slice + i) != expected.Get(i)) {
+          if (host.Get(rank.index * c.slice + i) != expected.Get(i)) {
             return absl::InternalError("other bits");
           }
         }

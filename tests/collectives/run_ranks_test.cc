@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "collectives/local_group.h"
+#include "device/host_device.h"
 #include "device/status.h"
 #include "tests/collectives/group_test_util.h"
 

@@ -1,0 +1,71 @@
+#include "examples/train/processes.h"
+
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_replace.h"
+#include "device/dtype.h"
+#include "device/status.h"
+
+namespace zero::train {
+
+absl::StatusOr<std::optional<Launch>> ReadProcesses() {
+  absl::StatusOr<std::optional<Launch>> launch = ReadLaunch();
+  if (launch.ok() && launch->has_value() && (*launch)->size == 1) launch->reset();
+  return launch;
+}
+
+absl::Status CheckProcesses(const Options& options, const Launch& launch) {
+  if (options.ranks != launch.size) {
+    return absl::InvalidArgumentError(absl::StrCat("--ranks is ", options.ranks, ", but ",
+                                                   launch.launcher, " started ", launch.size,
+                                                   " processes; leave it out"));
+  }
+  if (options.compare_stages) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "--compare_stages compares ranks that are threads, but ", launch.launcher, " started ",
+        launch.size, " processes; start one, with --ranks ", launch.size));
+  }
+  return absl::OkStatus();
+}
+
+std::string ConfigurationOf(const Options& o, const llama::LlamaConfig& model,
+                            const llama::ByteDataset& data) {
+  const absl::StatusOr<DType> dtype = ParseDType(o.dtype);
+  const absl::StatusOr<std::string> json = llama::ToJson(model, dtype.value_or(DType::kF32));
+  return absl::StrCat(
+      "--ranks=", o.ranks, "\n--stage=", o.stage, "\n--dtype=", o.dtype,
+      "\n--accumulation_dtype=", o.accumulation_dtype, "\n--steps=", o.steps,
+      "\n--micro_batch=", o.micro_batch, "\n--accumulation=", o.accumulation,
+      "\n--sequence_length=", o.sequence_length, "\n--learning_rate=", o.learning_rate,
+      "\n--warmup_steps=", o.warmup_steps, "\n--schedule=", o.schedule,
+      "\n--weight_decay=", o.weight_decay, "\n--beta1=", o.beta1, "\n--beta2=", o.beta2,
+      "\n--epsilon=", o.epsilon, "\n--clip=", o.clip, "\n--seed=", o.seed,
+      "\n--shuffle=", o.shuffle, "\n--device=", o.device,
+      "\n--reduce_bucket_size=", o.reduce_bucket_size, "\n--prefetch=", o.prefetch, "\n--output ",
+      o.output.empty() ? "is not given" : "is given", "\n--evaluate_every=", o.evaluate_every,
+      "\n--evaluate_batches=", o.evaluate_batches, "\nbytes of --data=", data.bytes(),
+      "\n--model=", absl::StrReplaceAll(json.value_or(""), {{"\n", " "}}));
+}
+
+absl::StatusOr<Processes> Processes::Join(const Launch& launch, const std::string& configuration,
+                                          absl::Duration deadline) {
+  RendezvousOptions options = OptionsOf(launch);
+  options.configuration = configuration;
+  options.deadline = deadline;
+  Processes processes;
+  ZERO_ASSIGN_OR_RETURN(processes.rendezvous_, Rendezvous::Create(options));
+  ZERO_ASSIGN_OR_RETURN(processes.group_,
+                        GlooGroup::Create({processes.rendezvous_.get(), deadline}));
+  return processes;
+}
+
+absl::Status Processes::End(const absl::Status& status) {
+  if (status.ok()) return rendezvous_->Close();
+  const absl::Status named(status.code(),
+                           absl::StrCat("rank ", rendezvous_->rank(), ": ", status.message()));
+  group_->Abort(named);
+  return named;
+}
+
+}  // namespace zero::train

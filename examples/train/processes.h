@@ -1,0 +1,48 @@
+// A run whose ranks are processes that a launcher has started.
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "collectives/gloo_group.h"
+#include "collectives/launcher.h"
+#include "collectives/rendezvous.h"
+#include "examples/llama/config.h"
+#include "examples/llama/tokens.h"
+#include "examples/train/options.h"
+
+namespace zero::train {
+
+// Nothing where this process is alone: then ranks are its threads. kInvalidArgument: see
+// ReadLaunch.
+absl::StatusOr<std::optional<Launch>> ReadProcesses();
+
+// What `options` must not say when a launcher has started several processes.
+absl::Status CheckProcesses(const Options& options, const Launch& launch);
+
+// Lines of key=value of everything that must be the same on every rank.
+std::string ConfigurationOf(const Options& options, const llama::LlamaConfig& model,
+                            const llama::ByteDataset& data);
+
+// This process's place among the ranks.
+class Processes {
+ public:
+  // [collective] Meets the others.
+  static absl::StatusOr<Processes> Join(const Launch& launch, const std::string& configuration,
+                                        absl::Duration deadline);
+
+  ProcessGroup* group() const { return group_.get(); }
+  // How the run of this rank ended. Tells the others if it failed, or leaves.
+  absl::Status End(const absl::Status& status);
+
+ private:
+  Processes() = default;
+  // In the order of construction.
+  std::unique_ptr<Rendezvous> rendezvous_;
+  std::unique_ptr<GlooGroup> group_;
+};
+
+}  // namespace zero::train

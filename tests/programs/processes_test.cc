@@ -1,0 +1,180 @@
+// zero-train with ranks that are processes: started by hand or by mpirun.
+#include <signal.h>
+
+#include <algorithm>
+#include <map>
+#include <vector>
+
+#include "tests/catch.h"
+#include "tests/collectives/processes.h"
+#include "tests/collectives/rendezvous_test_util.h"
+#include "tests/programs/metrics_reader.h"
+#include "tests/programs/training_text.h"
+
+namespace zero::programs {
+namespace {
+
+using test::Ended;
+using test::Process;
+
+const std::string kTrain = ZERO_PROGRAMS "/zero-train";
+
+std::vector<std::string> Flags(const TrainingFolder& folder, const std::vector<std::string>& more) {
+  std::vector<std::string> flags = {
+      "--model",     folder.model(), "--data",   folder.data(),          "--steps=4",
+      "--threads=2", "--seed=5",     "--clip=1", "--sequence_length=16", "--log_every=1"};
+  flags.insert(flags.end(), more.begin(), more.end());
+  return flags;
+}
+
+// Two processes as torchrun would start them; rank 1's flags may differ.
+std::vector<Process> StartTwo(const std::vector<std::string>& first,
+                              const std::vector<std::string>& second,
+                              const TemporaryFolder& temporary) {
+  const std::string port = std::to_string(test::FreePort());
+  std::vector<Process> processes;
+  for (int rank = 0; rank < 2; ++rank) {
+    processes.emplace_back(kTrain, rank == 0 ? first : second,
+                           std::map<std::string, std::string>{{"RANK", std::to_string(rank)},
+                                                              {"WORLD_SIZE", "2"},
+                                                              {"LOCAL_RANK", std::to_string(rank)},
+                                                              {"MASTER_ADDR", "127.0.0.1"},
+                                                              {"MASTER_PORT", port}},
+                           temporary);
+  }
+  return processes;
+}
+
+// The words "loss 5.5432" of each printed line.
+std::vector<std::string> PrintedLosses(const std::string& out) {
+  std::vector<std::string> losses;
+  for (size_t at = out.find("loss "); at != std::string::npos; at = out.find("loss ", at + 5)) {
+    losses.push_back(out.substr(at, out.find_first_of(" \n", at + 5) - at));
+  }
+  return losses;
+}
+
+TEST_CASE("zero-train: two processes print and save what two threads do", "[programs]") {
+  const std::string stage = GENERATE("--stage=0", "--stage=3");
+  const bool mpirun = GENERATE(false, true);
+#ifndef ZERO_MPIRUN
+  if (mpirun) return;
+#endif
+  CAPTURE(stage, mpirun);
+  const TrainingFolder folder;
+  const TemporaryFolder temporary;
+  const auto flags = [&](const std::string& name) {
+    return Flags(folder, {stage, "--evaluate_every=2", "--metrics", folder.File(name + ".jsonl"),
+                          "--output", folder.File(name)});
+  };
+  std::vector<std::string> threads = flags("threads");
+  threads.push_back("--ranks=2");
+  const Ended expected = Process(kTrain, threads, {}, temporary).Wait();
+  INFO(expected.err);
+  REQUIRE(expected.status == 0);
+
+  std::string out;
+#ifdef ZERO_MPIRUN
+  if (mpirun) {
+    std::vector<std::string> words = {"--allow-run-as-root", "--oversubscribe", "-np", "2", kTrain};
+    const std::vector<std::string> own = flags("processes");
+    words.insert(words.end(), own.begin(), own.end());
+    const Ended ended =
+        Process(ZERO_MPIRUN, words, {{"ASAN_OPTIONS", "detect_leaks=0"}}, temporary).Wait();
+    INFO(ended.err);
+    REQUIRE(ended.status == 0);
+    out = ended.out;
+  }
+#endif
+  if (!mpirun) {
+    std::vector<Process> processes = StartTwo(flags("processes"), flags("processes"), temporary);
+    const Ended first = processes[0].Wait();
+    const Ended second = processes[1].Wait();
+    INFO(first.err << second.err);
+    REQUIRE(first.status == 0);
+    REQUIRE(second.status == 0);
+    CHECK(first.err.empty());
+    CHECK((second.out + second.err).empty());
+    out = first.out;
+  }
+  CHECK(PrintedLosses(expected.out).size() >= 4);
+  CHECK(PrintedLosses(out) == PrintedLosses(expected.out));
+  const auto losses = [&](const std::string& name, const std::string& key) {
+    return TextOf(key, ReadFile(folder.File(name + ".jsonl")));
+  };
+  for (const char* key : {"loss", "grad_norm", "evaluation_loss"}) {
+    CAPTURE(key);
+    CHECK_FALSE(losses("threads", key).empty());
+    CHECK(losses("processes", key) == losses("threads", key));
+  }
+  const std::string weights = ReadFile(folder.File("threads") + "/model.safetensors");
+  CHECK(weights.size() > 1000);
+  CHECK(weights == ReadFile(folder.File("processes") + "/model.safetensors"));
+}
+
+// What both print, with status 1 and one line each.
+void CheckBothFail(std::vector<Process>& processes, const std::string& words) {
+  for (Process& process : processes) {
+    const Ended ended = process.Wait();
+    INFO(ended.err);
+    CHECK(ended.status == 1);
+    CHECK(LinesOf(ended.err) == 1);
+    CHECK_THAT(ended.err, ContainsSubstring("zero-train: ") && ContainsSubstring(words));
+  }
+}
+
+TEST_CASE("zero-train: processes with other flags are told which", "[programs]") {
+  const TrainingFolder folder;
+  const TemporaryFolder temporary;
+  auto processes = StartTwo(Flags(folder, {"--stage=3"}), Flags(folder, {"--stage=2"}), temporary);
+  CheckBothFail(processes, "'--stage=3' against '--stage=2'");
+}
+
+TEST_CASE("zero-train: a failure on one process ends both with status 1 and one line",
+          "[programs]") {
+  const TrainingFolder folder;
+  const TemporaryFolder temporary;
+  const auto flags = Flags(folder, {"--metrics", "/dev/full"});
+  auto processes = StartTwo(flags, flags, temporary);
+  CheckBothFail(processes, "/dev/full");
+}
+
+TEST_CASE("zero-train: a process that is killed is named on the other", "[programs]") {
+  const TrainingFolder folder;
+  const TemporaryFolder temporary;
+  const auto flags = Flags(folder, {"--steps=1000000", "--metrics", folder.File("m.jsonl")});
+  auto processes = StartTwo(flags, flags, temporary);
+  const auto steps = [&] {
+    const std::string text = ReadFile(folder.File("m.jsonl"));
+    return std::count(text.begin(), text.end(), '\n');
+  };
+  CHECK(test::Soon([&] { return steps() > 3; }));
+  processes[1].Signal(SIGKILL);
+  CHECK(processes[1].Wait().signal == SIGKILL);
+  const Ended ended = processes[0].Wait();
+  INFO(ended.err);
+  CHECK(ended.status == 1);
+  CHECK(LinesOf(ended.err) == 1);
+  CHECK_THAT(ended.err, ContainsSubstring("rank 1 is gone"));
+}
+
+TEST_CASE("zero-train: flags and variables that contradict a launcher are refused", "[programs]") {
+  const TrainingFolder folder;
+  const TemporaryFolder temporary;
+  const auto refused = [&](const std::vector<std::string>& more,
+                           std::map<std::string, std::string> variables, const std::string& words) {
+    const Ended ended = Process(kTrain, Flags(folder, more), variables, temporary).Wait();
+    INFO(ended.err);
+    CHECK(ended.status == 2);
+    CHECK(LinesOf(ended.err) == 1);
+    CHECK_THAT(ended.err, ContainsSubstring(words));
+  };
+  const std::map<std::string, std::string> two = {
+      {"RANK", "0"}, {"WORLD_SIZE", "2"}, {"MASTER_ADDR", "127.0.0.1"}, {"MASTER_PORT", "29500"}};
+  refused({"--ranks=3"}, two, "--ranks is 3, but torchrun started 2 processes");
+  refused({"--compare_stages"}, two, "--compare_stages");
+  refused({}, {{"RANK", "0"}}, "WORLD_SIZE is not set");
+}
+
+}  // namespace
+}  // namespace zero::programs
