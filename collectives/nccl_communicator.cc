@@ -25,19 +25,22 @@ void NcclCalls::Call(const char* function, const F& call) {
 
 void NcclCalls::SendBytes(const void* from, int64_t bytes, int peer) {
   Call("ncclSend", [&] {
-    return api_.send(from, static_cast<size_t>(bytes), ncclInt8, peer, communicator_, stream_);
+    return api_.send(from, static_cast<size_t>(bytes), ncclInt8, peer, communicator_,
+                     NativeStream(stream_));
   });
 }
 
 void NcclCalls::ReceiveBytes(void* to, int64_t bytes, int peer) {
   Call("ncclRecv", [&] {
-    return api_.recv(to, static_cast<size_t>(bytes), ncclInt8, peer, communicator_, stream_);
+    return api_.recv(to, static_cast<size_t>(bytes), ncclInt8, peer, communicator_,
+                     NativeStream(stream_));
   });
 }
 
 void NcclCalls::AllGatherBytes(const void* from, void* to, int64_t bytes) {
   Call("ncclAllGather", [&] {
-    return api_.all_gather(from, to, static_cast<size_t>(bytes), ncclInt8, communicator_, stream_);
+    return api_.all_gather(from, to, static_cast<size_t>(bytes), ncclInt8, communicator_,
+                           NativeStream(stream_));
   });
 }
 
@@ -45,14 +48,14 @@ void NcclCalls::ReduceSum(const void* from, void* to, int64_t count, ncclDataTyp
                           int root) {
   Call("ncclReduce", [&] {
     return api_.reduce(from, to, static_cast<size_t>(count), type, ncclSum, root, communicator_,
-                       stream_);
+                       NativeStream(stream_));
   });
 }
 
 void NcclCalls::ReduceScatterSum(const void* from, void* to, int64_t count, ncclDataType_t type) {
   Call("ncclReduceScatter", [&] {
     return api_.reduce_scatter(from, to, static_cast<size_t>(count), type, ncclSum, communicator_,
-                               stream_);
+                               NativeStream(stream_));
   });
 }
 
@@ -80,7 +83,7 @@ absl::Status NcclCommunicator::Run(const Stream& stream, const std::string& what
     std::lock_guard<std::mutex> lock(mutex_);
     if (communicator_ == nullptr) return Gone(what);
     ZERO_RETURN_IF_ERROR(NcclStatus(api_, api_.group_start(), what, "ncclGroupStart"));
-    NcclCalls calls(api_, communicator_, NativeStream(stream), what);
+    NcclCalls calls(api_, communicator_, stream, what);
     make_calls(calls);
     // Also after a failure: a group that stays open would swallow every later call.
     const ncclResult_t ended = api_.group_end();

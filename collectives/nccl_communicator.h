@@ -16,7 +16,7 @@ namespace zero {
 // are of elements of `type`; a peer is a rank.
 class NcclCalls {
  public:
-  NcclCalls(const NcclApi& api, ncclComm_t communicator, cudaStream_t stream,
+  NcclCalls(const NcclApi& api, ncclComm_t communicator, const Stream& stream,
             const std::string& what)
       : api_(api), communicator_(communicator), stream_(stream), what_(what) {}
 
@@ -33,7 +33,7 @@ class NcclCalls {
 
   const NcclApi& api_;
   const ncclComm_t communicator_;
-  const cudaStream_t stream_;
+  const Stream& stream_;
   const std::string& what_;
   absl::Status status_;
 };

@@ -1,4 +1,4 @@
-// How the host operations are checked, enqueued and shared out to threads.
+// How operations are checked, and those of the host enqueued and shared out to threads.
 #pragma once
 
 #include <cstdint>
@@ -15,11 +15,8 @@
 
 namespace zero::llama {
 
-// kUnimplemented on another device than the host.
-inline absl::Status CheckHost(const char* name, const Stream& stream) {
-  if (stream.device().kind() == DeviceKind::kHost) return absl::OkStatus();
-  return absl::UnimplementedError(absl::StrCat(name, " exists for the host only"));
-}
+// Whether an operation is cuda_ops.h's to do.
+inline bool OnCuda(const Stream& stream) { return stream.device().kind() == DeviceKind::kCuda; }
 
 inline absl::Status CheckDType(const char* name, DType dtype) {
   if (dtype == DType::kF32 || dtype == DType::kBF16) return absl::OkStatus();
@@ -39,7 +36,6 @@ inline absl::Status CheckAttention(const char* name, const AttentionArguments& a
 template <class Body>
 absl::Status EnqueueLoop(const Stream& stream, const char* name, int64_t n, int64_t grain,
                          Body body) {
-  if (absl::Status host = CheckHost(name, stream); !host.ok()) return host;
   return stream.Enqueue(name, [pool = HostPool(stream), n, grain, body = std::move(body)] {
     ParallelFor(pool, n, grain, body);
     return absl::OkStatus();

@@ -1,12 +1,14 @@
 #include "examples/llama/model.h"
 
 #include <algorithm>
+#include <cstring>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "device/status.h"
 #include "examples/llama/model_activations.h"
 #include "examples/llama/model_description.h"
+#include "examples/llama/rope.h"
 
 namespace zero::llama {
 namespace {
@@ -29,6 +31,10 @@ absl::Status CheckOptions(const LlamaConfig& config, const LlamaModel::Options& 
   if (options.product_threads < 1) {
     return wrong(
         absl::StrCat("product_threads is ", options.product_threads, "; it must be at least 1"));
+  }
+  if (options.product_workspace_bytes < 0) {
+    return wrong(absl::StrCat("product_workspace_bytes is ", options.product_workspace_bytes,
+                              "; it must be at least 0"));
   }
   return absl::OkStatus();
 }
@@ -65,6 +71,8 @@ LlamaModel::Activations::Activations(const LlamaConfig& config, const Options& o
   const int64_t hidden = config.hidden_size;
   const int64_t layer_count = options.training ? config.num_hidden_layers : 1;
 
+  // First, since libraries want it aligned as the whole block is.
+  product_workspace = carver.Take(options.product_workspace_bytes, 1);
   rope_cos = carver.TakeFloats(options.sequence_length * config.head_dim / 2);
   rope_sin = carver.TakeFloats(options.sequence_length * config.head_dim / 2);
   tokens = carver.Take<int32_t>(n, sizeof(int32_t));
@@ -118,7 +126,17 @@ absl::StatusOr<std::unique_ptr<LlamaModel>> LlamaModel::Create(const LlamaConfig
   ZERO_ASSIGN_OR_RETURN(Buffer memory,
                         device->Allocate(ActivationBytes(complete, options),
                                          MemoryCategory::kActivations, "activations of the model"));
-  return std::unique_ptr<LlamaModel>(new LlamaModel(complete, options, std::move(memory)));
+  ZERO_ASSIGN_OR_RETURN(
+      Buffer rope, device->AllocateHost(HostBytes(complete, options), MemoryCategory::kHostStaging,
+                                        "rotary table of the model"));
+  std::unique_ptr<LlamaModel> model(
+      new LlamaModel(complete, options, std::move(memory), std::move(rope)));
+  if (device->kind() == DeviceKind::kCuda) {
+    ZERO_ASSIGN_OR_RETURN(model->products_,
+                          CudaProducts::Create(device, model->activations_->product_workspace,
+                                               options.product_workspace_bytes));
+  }
+  return model;
 }
 
 int64_t LlamaModel::ActivationBytes(const LlamaConfig& config, const Options& options) {
@@ -127,17 +145,32 @@ int64_t LlamaModel::ActivationBytes(const LlamaConfig& config, const Options& op
   return carver.used();
 }
 
-LlamaModel::LlamaModel(const LlamaConfig& config, const Options& options, Buffer memory)
+int64_t LlamaModel::HostBytes(const LlamaConfig& config, const Options& options) {
+  return options.sequence_length * (config.head_dim / 2) * 2 * static_cast<int64_t>(sizeof(float));
+}
+
+LlamaModel::LlamaModel(const LlamaConfig& config, const Options& options, Buffer memory,
+                       Buffer rope)
     : config_(config),
       options_(options),
-      rope_(MakeRopeTable(config, options.sequence_length)),
       memory_(std::move(memory)),
+      rope_(std::move(rope)),
       activations_([&] {
         Carver carver(memory_.data());
         return std::make_unique<Activations>(config, options, carver);
-      }()) {}
+      }()) {
+  const RopeTable table = MakeRopeTable(config, options.sequence_length);
+  const size_t bytes = table.cos.size() * sizeof(float);
+  if (bytes == 0) return;
+  std::memcpy(rope_.data(), table.cos.data(), bytes);
+  std::memcpy(rope_.bytes_at(static_cast<int64_t>(bytes)), table.sin.data(), bytes);
+}
 
 LlamaModel::~LlamaModel() = default;
+
+Linear LlamaModel::MakeLinear(const Stream& stream, int64_t rows, int64_t out, int64_t in) const {
+  return {stream, options_.dtype, options_.product_threads, products_.get(), rows, out, in};
+}
 
 RmsNormArguments LlamaModel::Norm(int64_t rows) const {
   return {rows, config_.hidden_size, options_.dtype, static_cast<float>(config_.rms_norm_eps)};
@@ -177,9 +210,9 @@ absl::Status LlamaModel::LoadBatch(const Stream& stream, absl::Span<const int32_
   ZERO_RETURN_IF_ERROR(CheckIds("target", targets, config_.vocab_size, sequence, true));
   if (!rope_loaded_) {
     Device& device = stream.device();
-    const auto bytes = static_cast<int64_t>(rope_.cos.size() * sizeof(float));
-    ZERO_RETURN_IF_ERROR(device.Copy(stream, activations_->rope_cos, rope_.cos.data(), bytes));
-    ZERO_RETURN_IF_ERROR(device.Copy(stream, activations_->rope_sin, rope_.sin.data(), bytes));
+    const int64_t bytes = rope_.bytes() / 2;
+    ZERO_RETURN_IF_ERROR(device.Copy(stream, activations_->rope_cos, rope_.data(), bytes));
+    ZERO_RETURN_IF_ERROR(device.Copy(stream, activations_->rope_sin, rope_.bytes_at(bytes), bytes));
     rope_loaded_ = true;
   }
   ZERO_RETURN_IF_ERROR(LoadIds(stream, tokens, activations_->tokens));
@@ -202,7 +235,7 @@ absl::Status LlamaModel::ForwardLayer(const Stream& stream, int64_t layer, UnitW
   const int64_t hidden = config_.hidden_size;
   const DType dtype = options_.dtype;
   const auto linear = [&](int64_t out, int64_t in) {
-    return Linear{stream, dtype, options_.product_threads, tokens(), out, in};
+    return MakeLinear(stream, tokens(), out, in);
   };
 
   ZERO_RETURN_IF_ERROR(
@@ -233,7 +266,7 @@ absl::Status LlamaModel::Logits(const Stream& stream, const void* matrix, int64_
                                 int64_t rows) const {
   const int64_t hidden = config_.hidden_size;
   const char* norm = static_cast<const char*>(activations_->final_norm);
-  return Linear{stream, options_.dtype, options_.product_threads, rows, config_.vocab_size, hidden}
+  return MakeLinear(stream, rows, config_.vocab_size, hidden)
       .Forward(norm + first * hidden * SizeOf(options_.dtype), matrix, activations_->logits,
                DType::kF32);
 }
@@ -272,12 +305,7 @@ absl::Status LlamaModel::ForwardLogits(const Stream& stream, UnitWeights weights
   }
   ZERO_RETURN_IF_ERROR(RmsNormForward(stream, Norm(options_.micro_batch), a.last_rows,
                                       weights[kFinalNorm], a.final_norm, a.final_r));
-  return Linear{stream,
-                options_.dtype,
-                options_.product_threads,
-                options_.micro_batch,
-                config_.vocab_size,
-                config_.hidden_size}
+  return MakeLinear(stream, options_.micro_batch, config_.vocab_size, config_.hidden_size)
       .Forward(a.final_norm, matrix, logits, DType::kF32);
 }
 

@@ -10,10 +10,12 @@
 #include "device/device.h"
 #include "device/stream.h"
 #include "examples/llama/config.h"
+#include "examples/llama/cuda_products.h"
 #include "examples/llama/ops.h"
-#include "examples/llama/rope.h"
 
 namespace zero::llama {
+
+struct Linear;
 
 // data[i]: parameter i of a unit, in the order of model_description.h, in the working dtype.
 using UnitWeights = absl::Span<const void* const>;
@@ -44,10 +46,13 @@ class LlamaModel {
     // Bytes for fp32 logits. Where B * T rows of them need more, they are computed in pieces,
     // twice.
     int64_t logits_bytes = int64_t{256} << 20;
+    // Bytes that products on a CUDA device may use meanwhile; part of the activations.
+    int64_t product_workspace_bytes = 0;
   };
 
-  // Allocates all activations from `device`, which must outlive the model. kInvalidArgument names
-  // the option; kResourceExhausted: nothing stays allocated.
+  // Allocates all activations from `device`, which must outlive the model, and host memory for the
+  // rotary table, HostBytes of kHostStaging. kInvalidArgument names the option; kResourceExhausted:
+  // nothing stays allocated.
   static absl::StatusOr<std::unique_ptr<LlamaModel>> Create(const LlamaConfig& config,
                                                             const Options& options, Device* device);
   ~LlamaModel();
@@ -57,6 +62,7 @@ class LlamaModel {
   int64_t tokens() const { return options_.micro_batch * options_.sequence_length; }
   // Bytes that Create allocates for these.
   static int64_t ActivationBytes(const LlamaConfig& config, const Options& options);
+  static int64_t HostBytes(const LlamaConfig& config, const Options& options);
 
   // Both [B * T], row after row; free to change when this returns. A negative target is ignored.
   // `targets` may be empty where no loss is wanted. kInvalidArgument names the first id that is not
@@ -86,8 +92,10 @@ class LlamaModel {
  private:
   struct Activations;
 
-  LlamaModel(const LlamaConfig& config, const Options& options, Buffer memory);
+  LlamaModel(const LlamaConfig& config, const Options& options, Buffer memory, Buffer rope);
 
+  // The map of `rows` rows of `in` elements to rows of `out`.
+  Linear MakeLinear(const Stream& stream, int64_t rows, int64_t out, int64_t in) const;
   RmsNormArguments Norm(int64_t rows) const;
   AttentionArguments Attention(int64_t layer) const;
   absl::Status RotateHeads(const Stream& stream, int64_t heads, bool backward, void* x) const;
@@ -100,9 +108,10 @@ class LlamaModel {
 
   const LlamaConfig config_;
   const Options options_;
-  const RopeTable rope_;
   const Buffer memory_;
+  const Buffer rope_;  // host memory: cos, then sin
   const std::unique_ptr<Activations> activations_;
+  std::unique_ptr<CudaProducts> products_;  // null on the host
   bool rope_loaded_ = false;
 };
 

@@ -51,6 +51,7 @@ struct LlamaModel::Activations {
   void* stream_at(int64_t layer) const { return streams[layer % streams.size()]; }
   LayerActivations& layer(int64_t i) { return layers[i % layers.size()]; }
 
+  void* product_workspace;
   float *rope_cos, *rope_sin;  // [T, head_dim / 2]
   int32_t *tokens, *targets;   // [N]
 
@@ -78,7 +79,8 @@ struct LlamaModel::Activations {
 struct Linear {
   const Stream& stream;
   DType dtype;
-  int threads;
+  int threads;             // on the host
+  CudaProducts* products;  // on a CUDA device
   int64_t rows, out, in;
 
   // y [rows, out] = x W' + addend.
@@ -121,6 +123,7 @@ struct Linear {
     p.b = b;
     p.in_type = dtype;
     p.threads = threads;
+    p.products = products;
     return p;
   }
 };

@@ -39,8 +39,7 @@ absl::Status LlamaModel::BackwardHead(const Stream& stream, UnitWeights weights,
     ZERO_RETURN_IF_ERROR(
         CrossEntropyBackward(stream, {rows, config_.vocab_size, a.logits, a.targets + first},
                              a.lse + first, loss_scale, 1.0f, options_.dtype, a.d_logits));
-    const Linear linear{stream, options_.dtype,     options_.product_threads,
-                        rows,   config_.vocab_size, hidden};
+    const Linear linear = MakeLinear(stream, rows, config_.vocab_size, hidden);
     const char* norm =
         static_cast<const char*>(a.final_norm) + first * hidden * SizeOf(options_.dtype);
     ZERO_RETURN_IF_ERROR(
@@ -61,8 +60,8 @@ absl::Status LlamaModel::BackwardMlp(const Stream& stream, int64_t layer, UnitWe
   const DType dtype = options_.dtype;
   const int64_t hidden = config_.hidden_size, inner = config_.intermediate_size;
   const bool accumulate = gradients.accumulate;
-  const Linear down{stream, dtype, options_.product_threads, tokens(), hidden, inner};
-  const Linear widen{stream, dtype, options_.product_threads, tokens(), inner, hidden};
+  const Linear down = MakeLinear(stream, tokens(), hidden, inner);
+  const Linear widen = MakeLinear(stream, tokens(), inner, hidden);
 
   ZERO_RETURN_IF_ERROR(SwiGluForward(stream, dtype, tokens() * inner, l.gate, l.up, a.product));
   ZERO_RETURN_IF_ERROR(
@@ -89,7 +88,7 @@ absl::Status LlamaModel::BackwardAttention(const Stream& stream, int64_t layer, 
   const int64_t hidden = config_.hidden_size;
   const bool accumulate = gradients.accumulate;
   const auto linear = [&](int64_t out, int64_t in) {
-    return Linear{stream, dtype, options_.product_threads, tokens(), out, in};
+    return MakeLinear(stream, tokens(), out, in);
   };
   const Linear output = linear(hidden, config_.query_size());
   const Linear query = linear(config_.query_size(), hidden);

@@ -4,7 +4,8 @@
 // memory and must live until the stream has run it. Matrices are row-major without gaps. `dtype` is
 // kF32 or kBF16, for what the comments call T; arithmetic is fp32 whatever T is. An output may be
 // an input where that is said. Results do not depend on the number of threads. Errors: a dtype or
-// size that is not supported is kInvalidArgument, with nothing enqueued.
+// size that is not supported is kInvalidArgument, with nothing enqueued. On a CUDA device sums are
+// in another order than on the host, and heads have at most 256 elements.
 #pragma once
 
 #include <cstdint>
@@ -15,6 +16,8 @@
 #include "device/stream.h"
 
 namespace zero::llama {
+
+class CudaProducts;
 
 // device[i] = host[i]. `host` may change as soon as this returns.
 absl::Status LoadIds(const Stream& stream, absl::Span<const int32_t> host, int32_t* device);
@@ -31,6 +34,8 @@ struct MatMulArguments {
   DType out_type = DType::kF32;  // kF32, or in_type
   const void* addend = nullptr;  // [m, n] of out_type; may be c; null: 0
   int threads = 1;               // host only: threads that share the product out
+  // CUDA only: does the product; null: a plain kernel.
+  CudaProducts* products = nullptr;
 };
 absl::Status MatMul(const Stream& stream, const MatMulArguments& arguments);
 

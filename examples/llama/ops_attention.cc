@@ -1,6 +1,7 @@
 // Causal attention, forward.
 #include <limits>
 
+#include "examples/llama/cuda_ops.h"
 #include "examples/llama/host_op.h"
 #include "examples/llama/ops.h"
 
@@ -125,6 +126,7 @@ absl::Status AttentionForward(const Stream& stream, const AttentionArguments& ar
   if (absl::Status status = CheckAttention("AttentionForward", arguments); !status.ok()) {
     return status;
   }
+  if (OnCuda(stream)) return cuda::AttentionForward(stream, arguments, out, lse);
   return EnqueueLoop(stream, "attention", arguments.batch * arguments.kv_heads, 1,
                      [=](int64_t begin, int64_t end) {
                        HWY_DYNAMIC_DISPATCH(RunAttention)(arguments, out, lse, begin, end);

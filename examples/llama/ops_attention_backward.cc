@@ -1,5 +1,6 @@
 // Causal attention, backward. With S = scale q k', P = exp(S - lse), and D the sum of d_out out of
 // a row: dv = P' d_out, dS = P (d_out v' - D), dq = scale dS k, dk = scale dS' q.
+#include "examples/llama/cuda_ops.h"
 #include "examples/llama/host_op.h"
 #include "examples/llama/ops.h"
 
@@ -174,6 +175,7 @@ absl::Status AttentionBackward(const Stream& stream, const AttentionArguments& a
   if (absl::Status status = CheckAttention("AttentionBackward", arguments); !status.ok()) {
     return status;
   }
+  if (OnCuda(stream)) return cuda::AttentionBackward(stream, arguments, gradients);
   return EnqueueLoop(stream, "attention backward", arguments.batch * arguments.kv_heads, 1,
                      [=](int64_t begin, int64_t end) {
                        HWY_DYNAMIC_DISPATCH(RunAttentionGradient)(arguments, gradients, begin, end);

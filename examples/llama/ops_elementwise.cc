@@ -1,4 +1,5 @@
 // SwiGLU, residual sums and rotary embedding.
+#include "examples/llama/cuda_ops.h"
 #include "examples/llama/host_op.h"
 #include "examples/llama/ops.h"
 
@@ -120,6 +121,7 @@ constexpr int64_t kElementGrain = 1 << 14;
 absl::Status SwiGluForward(const Stream& stream, DType dtype, int64_t n, const void* gate,
                            const void* up, void* out) {
   if (absl::Status status = CheckDType("SwiGluForward", dtype); !status.ok()) return status;
+  if (OnCuda(stream)) return cuda::SwiGluForward(stream, dtype, n, gate, up, out);
   return EnqueueLoop(stream, "swiglu", n, kElementGrain, [=](int64_t begin, int64_t end) {
     HWY_DYNAMIC_DISPATCH(RunSwiGlu)(dtype, gate, up, out, begin, end);
   });
@@ -128,6 +130,9 @@ absl::Status SwiGluForward(const Stream& stream, DType dtype, int64_t n, const v
 absl::Status SwiGluBackward(const Stream& stream, DType dtype, int64_t n, const void* gate,
                             const void* up, const void* d_out, void* d_gate, void* d_up) {
   if (absl::Status status = CheckDType("SwiGluBackward", dtype); !status.ok()) return status;
+  if (OnCuda(stream)) {
+    return cuda::SwiGluBackward(stream, dtype, n, gate, up, d_out, d_gate, d_up);
+  }
   return EnqueueLoop(stream, "swiglu backward", n, kElementGrain, [=](int64_t begin, int64_t end) {
     HWY_DYNAMIC_DISPATCH(RunSwiGluGradient)(dtype, gate, up, d_out, d_gate, d_up, begin, end);
   });
@@ -136,6 +141,7 @@ absl::Status SwiGluBackward(const Stream& stream, DType dtype, int64_t n, const 
 absl::Status AddResidual(const Stream& stream, DType dtype, int64_t n, const void* a, const void* b,
                          void* sum) {
   if (absl::Status status = CheckDType("AddResidual", dtype); !status.ok()) return status;
+  if (OnCuda(stream)) return cuda::AddResidual(stream, dtype, n, a, b, sum);
   return EnqueueLoop(stream, "add", n, kElementGrain, [=](int64_t begin, int64_t end) {
     HWY_DYNAMIC_DISPATCH(RunSum)(dtype, a, b, sum, begin, end);
   });
@@ -147,6 +153,7 @@ absl::Status Rotary(const Stream& stream, const RotaryArguments& arguments, void
     return absl::InvalidArgumentError(absl::StrCat("Rotary: head_dim ", arguments.head_dim,
                                                    " is odd; elements are turned in pairs"));
   }
+  if (OnCuda(stream)) return cuda::Rotary(stream, arguments, x);
   const int64_t grain = RowGrain(arguments.heads * arguments.head_dim);
   return EnqueueLoop(stream, arguments.backward ? "rotary backward" : "rotary", arguments.tokens,
                      grain, [=](int64_t begin, int64_t end) {

@@ -4,6 +4,7 @@
 #include <numeric>
 #include <vector>
 
+#include "examples/llama/cuda_ops.h"
 #include "examples/llama/host_op.h"
 #include "examples/llama/ops.h"
 
@@ -37,7 +38,7 @@ void AddRows(const EmbeddingArguments& a, const T* d_out, T* d_table, bool accum
 }  // namespace
 
 absl::Status LoadIds(const Stream& stream, absl::Span<const int32_t> host, int32_t* device) {
-  if (absl::Status status = CheckHost("LoadIds", stream); !status.ok()) return status;
+  if (OnCuda(stream)) return cuda::LoadIds(stream, host, device);
   return stream.Enqueue("load ids", [ids = std::vector<int32_t>(host.begin(), host.end()), device] {
     std::copy(ids.begin(), ids.end(), device);
     return absl::OkStatus();
@@ -49,6 +50,7 @@ absl::Status EmbeddingForward(const Stream& stream, const EmbeddingArguments& ar
   if (absl::Status status = CheckDType("EmbeddingForward", arguments.dtype); !status.ok()) {
     return status;
   }
+  if (OnCuda(stream)) return cuda::EmbeddingForward(stream, arguments, table, out);
   const int64_t bytes = arguments.width * SizeOf(arguments.dtype);
   return EnqueueLoop(stream, "embedding", arguments.tokens, RowGrain(arguments.width),
                      [=](int64_t begin, int64_t end) {
@@ -65,7 +67,9 @@ absl::Status EmbeddingBackward(const Stream& stream, const EmbeddingArguments& a
   if (absl::Status status = CheckDType("EmbeddingBackward", arguments.dtype); !status.ok()) {
     return status;
   }
-  if (absl::Status host = CheckHost("EmbeddingBackward", stream); !host.ok()) return host;
+  if (OnCuda(stream)) {
+    return cuda::EmbeddingBackward(stream, arguments, d_out, d_table, accumulate);
+  }
   return stream.Enqueue("embedding backward", [=] {
     WithElement(arguments.dtype, [&](auto* t) {
       using T = std::remove_pointer_t<decltype(t)>;

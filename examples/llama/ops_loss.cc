@@ -3,6 +3,7 @@
 #include <cmath>
 #include <cstring>
 
+#include "examples/llama/cuda_ops.h"
 #include "examples/llama/host_op.h"
 #include "examples/llama/ops.h"
 
@@ -83,6 +84,7 @@ HWY_EXPORT(RunLossGradient);
 
 absl::Status CrossEntropyForward(const Stream& stream, const CrossEntropyArguments& arguments,
                                  float* losses, float* lse) {
+  if (OnCuda(stream)) return cuda::CrossEntropyForward(stream, arguments, losses, lse);
   return EnqueueLoop(stream, "cross-entropy", arguments.rows, RowGrain(arguments.vocab),
                      [=](int64_t begin, int64_t end) {
                        HWY_DYNAMIC_DISPATCH(RunLoss)(arguments, losses, lse, begin, end);
@@ -93,6 +95,9 @@ absl::Status CrossEntropyBackward(const Stream& stream, const CrossEntropyArgume
                                   const float* lse, const float* scale, float factor, DType dtype,
                                   void* d_logits) {
   if (absl::Status status = CheckDType("CrossEntropyBackward", dtype); !status.ok()) return status;
+  if (OnCuda(stream)) {
+    return cuda::CrossEntropyBackward(stream, arguments, lse, scale, factor, dtype, d_logits);
+  }
   return EnqueueLoop(stream, "cross-entropy backward", arguments.rows, RowGrain(arguments.vocab),
                      [=](int64_t begin, int64_t end) {
                        const float all = scale != nullptr ? *scale * factor : factor;
@@ -103,7 +108,7 @@ absl::Status CrossEntropyBackward(const Stream& stream, const CrossEntropyArgume
 
 absl::Status SumLosses(const Stream& stream, int64_t rows, const float* losses,
                        const int32_t* targets, LossSum* sum) {
-  if (absl::Status status = CheckHost("SumLosses", stream); !status.ok()) return status;
+  if (OnCuda(stream)) return cuda::SumLosses(stream, rows, losses, targets, sum);
   return stream.Enqueue("sum losses", [=] {
     LossSum total;
     for (int64_t row = 0; row < rows; ++row) {

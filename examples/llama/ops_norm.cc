@@ -2,6 +2,7 @@
 #include <cmath>
 #include <vector>
 
+#include "examples/llama/cuda_ops.h"
 #include "examples/llama/host_op.h"
 #include "examples/llama/ops.h"
 
@@ -154,6 +155,7 @@ absl::Status RmsNormForward(const Stream& stream, const RmsNormArguments& argume
   if (absl::Status status = CheckDType("RmsNormForward", arguments.dtype); !status.ok()) {
     return status;
   }
+  if (OnCuda(stream)) return cuda::RmsNormForward(stream, arguments, x, w, y, r);
   return EnqueueLoop(stream, "rmsnorm", arguments.rows, RowGrain(arguments.width),
                      [=](int64_t begin, int64_t end) {
                        HWY_DYNAMIC_DISPATCH(RunNorm)(arguments, x, w, y, r, begin, end);
@@ -165,7 +167,7 @@ absl::Status RmsNormBackward(const Stream& stream, const RmsNormArguments& argum
   if (absl::Status status = CheckDType("RmsNormBackward", arguments.dtype); !status.ok()) {
     return status;
   }
-  if (absl::Status host = CheckHost("RmsNormBackward", stream); !host.ok()) return host;
+  if (OnCuda(stream)) return cuda::RmsNormBackward(stream, arguments, gradients);
   return stream.Enqueue("rmsnorm backward", [pool = HostPool(stream), arguments, gradients] {
     NormBackward(pool, arguments, gradients);
     return absl::OkStatus();

@@ -3,6 +3,8 @@
 #include <atomic>
 #include <vector>
 
+#include "examples/llama/cuda_ops.h"
+#include "examples/llama/cuda_products.h"
 #include "examples/llama/host_op.h"
 #include "examples/llama/ops.h"
 #include "examples/llama/product.h"
@@ -107,7 +109,6 @@ void RunProduct(const Product& product) {
 }
 
 absl::Status MatMul(const Stream& stream, const MatMulArguments& arguments) {
-  if (absl::Status status = CheckHost("MatMul", stream); !status.ok()) return status;
   if (absl::Status status = CheckDType("MatMul", arguments.in_type); !status.ok()) return status;
   if (arguments.out_type != DType::kF32 && arguments.out_type != arguments.in_type) {
     return absl::InvalidArgumentError(
@@ -136,6 +137,10 @@ absl::Status MatMul(const Stream& stream, const MatMulArguments& arguments) {
   product.out_type = arguments.out_type;
   product.addend = arguments.addend;
   product.threads = arguments.threads;
+  if (OnCuda(stream)) {
+    return arguments.products != nullptr ? arguments.products->Run(stream, product)
+                                         : cuda::TiledProduct(stream, product);
+  }
   return stream.Enqueue("matmul", [product] {
     RunProduct(product);
     return absl::OkStatus();

@@ -1,4 +1,4 @@
-// Matrix products on the host, by whichever library can do them here.
+// What a matrix product is, and products on the host, by whichever library can do them here.
 #pragma once
 
 #include <cstdint>

@@ -23,6 +23,9 @@ absl::StatusOr<Cost> PlanCost(const Options& options, const llama::LlamaConfig& 
   cost.memory = plan.bytes;
   cost.memory[static_cast<size_t>(MemoryCategory::kActivations)] +=
       llama::LlamaModel::ActivationBytes(model, activations);
+  cost.memory[static_cast<size_t>(MemoryCategory::kHostStaging)] +=
+      llama::LlamaModel::HostBytes(model, activations) +
+      StepExchange::HostBytes(options.ranks, options.accumulation);
   cost.memory[static_cast<size_t>(MemoryCategory::kOther)] +=
       StepExchange::DeviceBytes(options.ranks, options.accumulation);
   cost.wire = plan.step_wire(options.accumulation);

@@ -9,6 +9,7 @@
 #include "device/status.h"
 #include "examples/llama/model_description.h"
 #include "examples/train/product_threads.h"
+#include "examples/train/rank_device.h"
 #include "examples/train/schedule.h"
 
 namespace zero::train {
@@ -46,8 +47,7 @@ void AddFlags(support::FlagTable& flags, Options& options) {
   flags.AddNumber("clip", &options.clip, 0, 1e30, "limit of the gradient's norm; 0: none");
   flags.AddCount("seed", &options.seed, 0, kMany, "of initial weights and order of samples");
   flags.AddSwitch("shuffle", &options.shuffle, "samples in random order; false: order of the file");
-  flags.AddChoice("device", &options.device, {"host"}, "what a rank computes on",
-                  ": this build has no other");
+  AddDeviceFlags(flags, options.device, options.cuda_device);
   flags.AddCount("threads", &options.threads, 0, 4096, "of all ranks together; 0: all processors");
   flags.AddChoice("simd", &options.simd, {"best", "avx512", "avx2", "sse4", "ssse3", "scalar"},
                   "most that the loops may use; products have their own choice");
@@ -144,6 +144,7 @@ absl::StatusOr<llama::LlamaModel::Options> ModelOptions(const Options& options,
   ZERO_ASSIGN_OR_RETURN(result.dtype, ParseDType(options.dtype));
   result.product_threads = ProductThreads(options.threads / options.ranks,
                                           options.micro_batch * options.sequence_length, model);
+  result.product_workspace_bytes = ProductWorkspaceBytes(options.device);
   return result;
 }
 

@@ -37,6 +37,7 @@ struct Options {
   int64_t seed = 0;
   bool shuffle = true;
   std::string device = "host";
+  int64_t cuda_device = -1;
   int64_t threads = 0;  // FinishOptions puts the number of processors
   std::string simd = "best";
   int64_t reduce_bucket_size = Config().reduce_bucket_size;

@@ -4,6 +4,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
+#include "collectives/gloo_group.h"
+#include "collectives/nccl_group.h"
 #include "device/dtype.h"
 #include "device/status.h"
 
@@ -49,12 +51,21 @@ std::string ConfigurationOf(const Options& o, const llama::LlamaConfig& model,
 }
 
 absl::StatusOr<Processes> Processes::Join(const Launch& launch, const std::string& configuration,
-                                          absl::Duration deadline) {
+                                          const DeviceChoice& device, absl::Duration deadline) {
   RendezvousOptions options = OptionsOf(launch);
   options.configuration = configuration;
   options.deadline = deadline;
   Processes processes;
   ZERO_ASSIGN_OR_RETURN(processes.rendezvous_, Rendezvous::Create(options));
+  if (device.kind == "cuda") {
+    ZERO_ASSIGN_OR_RETURN(
+        processes.cuda_device_,
+        CudaDevice::Create({.id = static_cast<int>(device.cuda_device), .capacity = -1}));
+    ZERO_ASSIGN_OR_RETURN(
+        processes.group_,
+        CreateNcclGroup(processes.cuda_device_.get(), processes.rendezvous_.get(), {deadline}));
+    return processes;
+  }
   ZERO_ASSIGN_OR_RETURN(processes.group_,
                         GlooGroup::Create({processes.rendezvous_.get(), deadline}));
   return processes;

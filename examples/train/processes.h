@@ -7,12 +7,14 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "collectives/gloo_group.h"
 #include "collectives/launcher.h"
+#include "collectives/process_group.h"
 #include "collectives/rendezvous.h"
+#include "device/cuda_device.h"
 #include "examples/llama/config.h"
 #include "examples/llama/tokens.h"
 #include "examples/train/options.h"
+#include "examples/train/rank_device.h"
 
 namespace zero::train {
 
@@ -30,9 +32,9 @@ std::string ConfigurationOf(const Options& options, const llama::LlamaConfig& mo
 // This process's place among the ranks.
 class Processes {
  public:
-  // [collective] Meets the others.
+  // [collective] Meets the others: over Gloo where ranks compute on hosts, over NCCL where on GPUs.
   static absl::StatusOr<Processes> Join(const Launch& launch, const std::string& configuration,
-                                        absl::Duration deadline);
+                                        const DeviceChoice& device, absl::Duration deadline);
 
   ProcessGroup* group() const { return group_.get(); }
   // How the run of this rank ended. Tells the others if it failed, or leaves.
@@ -42,7 +44,8 @@ class Processes {
   Processes() = default;
   // In the order of construction.
   std::unique_ptr<Rendezvous> rendezvous_;
-  std::unique_ptr<GlooGroup> group_;
+  std::unique_ptr<CudaDevice> cuda_device_;  // the group's own; the rank computes on another object
+  std::unique_ptr<ProcessGroup> group_;
 };
 
 }  // namespace zero::train

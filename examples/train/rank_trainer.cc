@@ -6,21 +6,12 @@
 #include "device/status.h"
 #include "examples/llama/model_description.h"
 #include "examples/llama/train_pass.h"
+#include "examples/train/rank_device.h"
 #include "zero/initializer.h"
 
 namespace zero::train {
-namespace {
 
-HostDevice::Options DeviceOptions(const Job& job) {
-  HostDevice::Options options;
-  options.pool = job.pool;
-  return options;
-}
-
-}  // namespace
-
-RankTrainer::RankTrainer(const Job& job, ProcessGroup* group)
-    : job_(job), group_(group), device_(DeviceOptions(job)) {}
+RankTrainer::RankTrainer(const Job& job, ProcessGroup* group) : job_(job), group_(group) {}
 
 RankTrainer::~RankTrainer() {
   // The optimizer waits for its own streams; the buffers of the others wait for nobody.
@@ -30,13 +21,15 @@ RankTrainer::~RankTrainer() {
 absl::Status RankTrainer::Initialise() {
   const Options& options = job_.options;
   ZERO_ASSIGN_OR_RETURN(const llama::LlamaModel::Options model, ModelOptions(options, job_.model));
-  ZERO_ASSIGN_OR_RETURN(stream_, device_.CreateStream(absl::StrCat("model-", group_->rank())));
-  ZERO_ASSIGN_OR_RETURN(model_, llama::LlamaModel::Create(job_.model, model, &device_));
-  ZERO_ASSIGN_OR_RETURN(exchange_, StepExchange::Create(&device_, group_, options.accumulation));
-  ZERO_ASSIGN_OR_RETURN(
-      optimizer_,
-      ShardedOptimizer::Create(OptimizerConfig(options),
-                               llama::DescribeModel(job_.model, model.dtype), &device_, group_));
+  ZERO_ASSIGN_OR_RETURN(device_, MakeDevice({options.device, job_.cuda_device}, job_.pool));
+  ZERO_ASSIGN_OR_RETURN(stream_, device_->CreateStream(absl::StrCat("model-", group_->rank())));
+  ZERO_ASSIGN_OR_RETURN(model_, llama::LlamaModel::Create(job_.model, model, device_.get()));
+  ZERO_ASSIGN_OR_RETURN(exchange_,
+                        StepExchange::Create(device_.get(), group_, options.accumulation));
+  ZERO_ASSIGN_OR_RETURN(optimizer_,
+                        ShardedOptimizer::Create(OptimizerConfig(options),
+                                                 llama::DescribeModel(job_.model, model.dtype),
+                                                 device_.get(), group_));
   const auto deviation = [this](const Parameter& parameter) {
     return llama::InitialDeviation(job_.model, parameter);
   };

@@ -12,7 +12,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "collectives/process_group.h"
-#include "device/host_device.h"
+#include "device/device.h"
 #include "device/memory.h"
 #include "device/stream.h"
 #include "device/thread_pool.h"
@@ -47,6 +47,7 @@ struct Job {
   ThreadPool* pool = nullptr;
   // Where ranks are processes: that of the rank which this one runs. Null: ranks are threads.
   ProcessGroup* group = nullptr;
+  int64_t cuda_device = 0;  // of all ranks of this process, where options.device is "cuda"
 
   // Called on rank 0's thread after each step, while the next one runs. May be empty.
   std::function<absl::Status(const StepReport&)> report;
@@ -89,7 +90,7 @@ class RankTrainer {
   const Job& job_;
   ProcessGroup* const group_;
   // In the order of construction: each uses those above it.
-  HostDevice device_;
+  std::unique_ptr<Device> device_;
   std::unique_ptr<Stream> stream_;
   std::unique_ptr<llama::LlamaModel> model_;
   std::unique_ptr<ShardedOptimizer> optimizer_;

@@ -22,8 +22,12 @@ absl::StatusOr<std::unique_ptr<StepExchange>> StepExchange::Create(Device* devic
                                          "losses of a step on all ranks"));
   exchange->results_.resize(kOutstanding);
   for (Result& result : exchange->results_) {
-    result.sent.resize(sizeof(MemoryTable));
-    result.received.resize(static_cast<size_t>(bytes * group->size()));
+    ZERO_ASSIGN_OR_RETURN(
+        result.sent, device->AllocateHost(static_cast<int64_t>(sizeof(MemoryTable)),
+                                          MemoryCategory::kHostStaging, "memory table to send"));
+    ZERO_ASSIGN_OR_RETURN(result.received,
+                          device->AllocateHost(bytes * group->size(), MemoryCategory::kHostStaging,
+                                               "losses of a step that have arrived"));
     ZERO_ASSIGN_OR_RETURN(result.event, device->CreateEvent());
   }
   return exchange;
@@ -72,7 +76,7 @@ absl::StatusOr<Gathered> StepExchange::Take() {
   outstanding_.pop_front();
 
   Gathered gathered;
-  const char* record = result.received.data();
+  const char* record = result.received.as<char>();
   for (int rank = 0; rank < group_->size(); ++rank) {
     for (int64_t micro = 0; micro < result.micro_batches; ++micro, record += sizeof(LossSum)) {
       LossSum loss;

@@ -41,9 +41,13 @@ class StepExchange {
 
   // Bytes of what one rank sends: its losses, then its memory table.
   static int64_t RecordBytes(int64_t micro_batches);
-  // Bytes that Create allocates, as kOther.
+  // Bytes that Create allocates, as kOther, and of the host, as kHostStaging.
   static int64_t DeviceBytes(int64_t ranks, int64_t micro_batches) {
     return (ranks + 1) * RecordBytes(micro_batches);
+  }
+  static int64_t HostBytes(int64_t ranks, int64_t micro_batches) {
+    return static_cast<int64_t>(kOutstanding) *
+           (static_cast<int64_t>(sizeof(MemoryTable)) + ranks * RecordBytes(micro_batches));
   }
 
   // Device memory: where a pass on the stream given to Enqueue puts the loss of a micro-batch.
@@ -57,8 +61,8 @@ class StepExchange {
  private:
   struct Result {
     int64_t micro_batches = 0;
-    std::vector<char> sent;      // host memory
-    std::vector<char> received;  // host memory
+    Buffer sent;      // host memory
+    Buffer received;  // host memory
     std::unique_ptr<Event> event;
   };
 

@@ -1,6 +1,7 @@
 // zero-sample: continues a prompt with a byte-level LLaMA model.
 #include <algorithm>
 #include <iostream>
+#include <memory>
 #include <string>
 #include <thread>
 #include <vector>
@@ -12,6 +13,7 @@
 #include "examples/support/program.h"
 #include "examples/train/generate.h"
 #include "examples/train/load.h"
+#include "examples/train/rank_device.h"
 
 namespace zero::train {
 namespace {
@@ -25,6 +27,8 @@ struct SampleOptions {
   double temperature = 0.8;
   int64_t top_k = 40;
   int64_t seed = 0;
+  std::string device = "host";
+  int64_t cuda_device = -1;
   int64_t threads = 0;
 };
 
@@ -36,6 +40,7 @@ void AddFlags(support::FlagTable& flags, SampleOptions& options) {
   flags.AddNumber("temperature", &options.temperature, 0, 1000, "0: always the likeliest");
   flags.AddCount("top_k", &options.top_k, 0, kMost, "likeliest tokens to choose from; 0: all");
   flags.AddCount("seed", &options.seed, 0, kMost, "of the choices");
+  AddDeviceFlags(flags, options.device, options.cuda_device);
   flags.AddCount("threads", &options.threads, 0, 4096, "0: all processors");
 }
 
@@ -62,6 +67,8 @@ absl::Status Run(const SampleOptions& options) {
         "; bytes as tokens need at least ", llama::ByteDataset::kVocabulary));
   }
   ThreadPool pool(static_cast<int>(options.threads));
+  const DeviceChoice choice{options.device, std::max<int64_t>(0, options.cuda_device)};
+  ZERO_ASSIGN_OR_RETURN(const std::unique_ptr<Device> device, MakeDevice(choice, &pool));
   Sampler sampler(options.temperature, options.top_k, static_cast<uint64_t>(options.seed));
   bool begun = false;
   const auto print = [&](char c) {
@@ -70,8 +77,8 @@ absl::Status Run(const SampleOptions& options) {
     begun = true;
     std::cout << c << std::flush;
   };
-  const absl::Status status =
-      Generate(*saved, options.prompt, options.tokens, sampler, &pool, print);
+  const absl::Status status = Generate(*saved, options.prompt, options.tokens, sampler,
+                                       device.get(), pool.threads(), print);
   if (begun) std::cout << std::endl;
   return status;
 }

@@ -21,6 +21,7 @@
 #include "examples/train/overwrite.h"
 #include "examples/train/processes.h"
 #include "examples/train/progress.h"
+#include "examples/train/rank_device.h"
 #include "examples/train/run.h"
 #include "examples/train/save.h"
 #include "kernels/simd_targets.h"
@@ -31,7 +32,7 @@ namespace {
 constexpr const char* kProgram = "zero-train";
 
 void PrintConfiguration(const Options& options, const llama::LlamaConfig& model,
-                        const llama::ByteDataset& data) {
+                        const llama::ByteDataset& data, const std::string& machine) {
   std::cout << "model       " << options.model << ": "
             << support::WithSeparators(llama::ParameterCount(model)) << " parameters in "
             << options.dtype << ", " << model.num_hidden_layers << " layers of "
@@ -43,8 +44,7 @@ void PrintConfiguration(const Options& options, const llama::LlamaConfig& model,
             << "step        " << support::WithSeparators(TokensPerStep(options))
             << " tokens: " << options.ranks << " ranks x " << options.accumulation << " passes x "
             << options.micro_batch << " samples x " << options.sequence_length << '\n'
-            << "machine     " << options.device << ", " << options.threads << " threads, "
-            << SimdTargetName() << '\n';
+            << "machine     " << machine << '\n';
 }
 
 void PrintPlan(const Options& options, const Cost& cost) {
@@ -114,6 +114,12 @@ absl::StatusOr<llama::ByteDataset> OpenText(const char* flag, const std::string&
   return data;
 }
 
+// The GPU of this process. A launcher gives local ranks in order, and one GPU to each.
+int64_t DeviceOf(const Options& options, const std::optional<Launch>& launch) {
+  if (options.cuda_device >= 0) return options.cuda_device;
+  return launch.has_value() ? std::max(launch->local_rank, 0) : 0;
+}
+
 // From files to the last line of output. `options` are finished. `launch`: of this rank, where
 // ranks are processes.
 absl::Status Run(const Options& options, const llama::LlamaConfig& model,
@@ -139,15 +145,18 @@ absl::Status Run(const Options& options, const llama::LlamaConfig& model,
   job.data = &data;
   job.evaluation_data = evaluation_data.has_value() ? &*evaluation_data : nullptr;
   job.pool = &pool;
+  job.cuda_device = DeviceOf(options, launch);
+  const DeviceChoice device{options.device, job.cuda_device};
+  ZERO_ASSIGN_OR_RETURN(const std::string machine, DescribeDevice(device, options.threads));
   if (!launch.has_value()) {
-    PrintConfiguration(options, model, data);
+    PrintConfiguration(options, model, data, machine);
     return options.compare_stages ? CompareStages(job) : Train(std::move(job));
   }
   ZERO_ASSIGN_OR_RETURN(Processes joined,
-                        Processes::Join(*launch, ConfigurationOf(options, model, data),
+                        Processes::Join(*launch, ConfigurationOf(options, model, data), device,
                                         absl::Seconds(options.deadline)));
   job.group = joined.group();
-  PrintConfiguration(options, model, data);
+  PrintConfiguration(options, model, data, machine);
   return joined.End(Train(std::move(job)));
 }
 

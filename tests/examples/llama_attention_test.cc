@@ -1,44 +1,9 @@
 #include "examples/llama/ops.h"
+#include "tests/examples/attention_run.h"
 #include "tests/examples/reference_model.h"
-#include "tests/examples/simd_targets.h"
-#include "tests/examples/tensor.h"
 
 namespace zero::llama {
 namespace {
-
-struct AttentionRun {
-  AttentionRun(const reference::AttentionShape& s, DType dtype, unsigned seed = 1)
-      : q_size(s.batch * s.sequence * s.heads * s.width),
-        kv_size(s.batch * s.sequence * s.kv_heads * s.width),
-        qs(RandomValues(q_size, seed, 2)),
-        ks(RandomValues(kv_size, seed + 1, 2)),
-        vs(RandomValues(kv_size, seed + 2)),
-        ds(RandomValues(q_size, seed + 3)),
-        q(qs, dtype),
-        k(ks, dtype),
-        v(vs, dtype),
-        d_out(ds, dtype),
-        out(q_size, dtype),
-        lse(s.batch * s.heads * s.sequence, DType::kF32),
-        dq(q_size, dtype),
-        dk(kv_size, dtype),
-        dv(kv_size, dtype),
-        arguments{s.batch, s.sequence, s.heads,  s.kv_heads, s.width,
-                  dtype,   q.data(),   k.data(), v.data()} {}
-
-  void Run(ThreadPool* pool = nullptr) {
-    Host host(pool);
-    host.Run(AttentionForward(host.stream(), arguments, out.data(), lse.floats()));
-    host.Run(AttentionBackward(
-        host.stream(), arguments,
-        {out.data(), lse.floats(), d_out.data(), dq.data(), dk.data(), dv.data()}));
-  }
-
-  size_t q_size, kv_size;
-  Doubles qs, ks, vs, ds;
-  Tensor q, k, v, d_out, out, lse, dq, dk, dv;
-  AttentionArguments arguments;
-};
 
 TEST_CASE("Attention: forward and backward are those of the whole score matrix in double",
           "[examples][llama]") {
@@ -76,28 +41,13 @@ TEST_CASE("Attention: backward is the finite difference of the forward in double
   near("dv", run.dv, NumericGradient([&](auto& x) { return loss(run.qs, run.ks, x); }, run.vs));
 }
 
-TEST_CASE("Attention: every SIMD target gives the result in double", "[examples][llama]") {
-  const reference::AttentionShape s = {1, 70, 4, 2, 20};
-  OnEachTarget([&] {
-    AttentionRun run(s, DType::kF32);
-    run.Run();
-    Doubles dq(run.q_size), dk(run.kv_size), dv(run.kv_size);
-    reference::AttentionBackward(s, run.qs, run.ks, run.vs, run.ds, dq, dk, dv);
-    CheckNear("out", run.out.values(), reference::Attention(s, run.qs, run.ks, run.vs),
-              DType::kF32);
-    CheckNear("dq", run.dq.values(), dq, DType::kF32, 4e-6);
-    CheckNear("dk", run.dk.values(), dk, DType::kF32, 4e-6);
-    CheckNear("dv", run.dv.values(), dv, DType::kF32, 4e-6);
-  });
-}
-
 TEST_CASE("Attention: no token sees a later one", "[examples][llama]") {
   const reference::AttentionShape s = {1, 100, 2, 1, 8};
   const int64_t changed = GENERATE(1, 63, 64, 99);
   AttentionRun before(s, DType::kF32), after(s, DType::kF32);
   for (int64_t i = 0; i < s.width; ++i) {
-    after.k.floats()[changed * s.width + i] = 50;
-    after.v.floats()[changed * s.width + i] = 50;
+    after.k.Set(changed * s.width + i, 50);
+    after.v.Set(changed * s.width + i, 50);
   }
   before.Run();
   after.Run();
@@ -112,7 +62,7 @@ TEST_CASE("Attention: scores of thousands do not overflow", "[examples][llama]")
   AttentionRun run(s, DType::kF32);
   for (size_t i = 0; i < run.q_size; ++i) {
     run.qs[i] *= 100;
-    run.q.floats()[i] *= 100;
+    run.q.Set(i, run.qs[i]);
   }
   run.Run();
   CheckNear("out", run.out.values(), reference::Attention(s, run.qs, run.ks, run.vs), DType::kF32,
@@ -122,31 +72,17 @@ TEST_CASE("Attention: scores of thousands do not overflow", "[examples][llama]")
 
 TEST_CASE("Attention: a NaN in a query reaches the output", "[examples][llama]") {
   AttentionRun run({1, 70, 1, 1, 4}, DType::kF32);
-  run.q.floats()[66 * 4 + 1] = NAN;
+  run.q.Set(66 * 4 + 1, NAN);
   run.Run();
   CHECK(std::isnan(run.out.values()[66 * 4]));
   CHECK(!std::isnan(run.out.values()[65 * 4]));
 }
 
-TEST_CASE("Attention: the bits do not depend on the threads of the pool",
-          "[examples][llama][thread]") {
-  const DType dtype = GENERATE(DType::kF32, DType::kBF16);
-  AttentionRun alone({2, 100, 4, 2, 16}, dtype), shared({2, 100, 4, 2, 16}, dtype);
-  ThreadPool pool(3);
-  alone.Run();
-  shared.Run(&pool);
-  CHECK(alone.out == shared.out);
-  CHECK(alone.lse == shared.lse);
-  CHECK(alone.dq == shared.dq);
-  CHECK(alone.dk == shared.dk);
-  CHECK(alone.dv == shared.dv);
-}
-
 TEST_CASE("Attention: heads that cannot be shared evenly are refused",
           "[examples][llama][errors]") {
-  Host host;
+  Runner runner;
   const absl::Status status =
-      AttentionForward(host.stream(), {1, 4, 7, 2, 8, DType::kF32}, nullptr, nullptr);
+      AttentionForward(runner.stream(), {1, 4, 7, 2, 8, DType::kF32}, nullptr, nullptr);
   CHECK_THAT(std::string(status.message()), ContainsSubstring("7 query heads cannot share 2"));
 }
 

@@ -1,20 +1,10 @@
 #include "examples/llama/model.h"
 
-#include <thread>
-
-#include "tests/examples/product_library.h"
 #include "tests/examples/reference_model.h"
-#include "tests/examples/simd_targets.h"
 #include "tests/examples/small_model.h"
 
 namespace zero::llama {
 namespace {
-
-void CheckGradients(const reference::Parameters& got, const reference::Parameters& want,
-                    DType dtype, double fp32 = 5e-6, double bf16 = 6e-2) {
-  REQUIRE(got.size() == want.size());
-  for (const auto& [name, values] : want) CheckNear(name, got.at(name), values, dtype, fp32, bf16);
-}
 
 TEST_CASE("LlamaModel: loss and gradients are those of a plain model in double",
           "[examples][llama]") {
@@ -119,9 +109,10 @@ TEST_CASE("LlamaModel: evaluation gives the loss of training, with or without ro
   const double want = train.Train(SmallBatch()).loss;
   options.training = GENERATE(true, false);
   SmallRun run(config, options);
-  LossSum loss;
-  run.host.Run(EvaluatePass(run.optimizer, *run.model, run.host.stream(), SmallBatch(), &loss));
-  CHECK(loss.loss == want);
+  const DeviceLoss loss;
+  run.runner.Run(
+      EvaluatePass(run.optimizer, *run.model, run.runner.stream(), SmallBatch(), loss.data()));
+  CHECK(loss.get().loss == want);
 }
 
 TEST_CASE("LlamaModel: logits of one position are those of the plain model", "[examples][llama]") {
@@ -132,8 +123,8 @@ TEST_CASE("LlamaModel: logits of one position are those of the plain model", "[e
   SmallRun run(config, options);
   const Batch batch = SmallBatch();
   Tensor logits(2 * 11, DType::kF32);
-  run.host.Run(LogitsPass(run.optimizer, *run.model, run.host.stream(), batch.tokens, position,
-                          logits.floats()));
+  run.runner.Run(LogitsPass(run.optimizer, *run.model, run.runner.stream(), batch.tokens, position,
+                            logits.floats()));
   reference::Model model(config, 2, 7);
   model.Loss(run.optimizer.weights(), batch.tokens, batch.targets);
   Doubles want;
@@ -144,76 +135,23 @@ TEST_CASE("LlamaModel: logits of one position are those of the plain model", "[e
   CheckNear("logits", logits.values(), want, DType::kF32);
 }
 
-TEST_CASE("LlamaModel: Eigen gives what oneDNN gives, to rounding", "[examples][llama]") {
-  const DType dtype = GENERATE(DType::kF32, DType::kBF16);
-  SmallRun fast(SmallConfig(), SmallOptions(dtype)), plain(SmallConfig(), SmallOptions(dtype));
-  const double loss = fast.Train(SmallBatch()).loss;
-  const WithLibrary with(ProductLibrary::kEigen);
-  const double plain_loss = plain.Train(SmallBatch()).loss;
-  CHECK(loss == Approx(plain_loss).epsilon(dtype == DType::kF32 ? 1e-6 : 1e-3));
-  CheckGradients(fast.optimizer.gradients(), plain.optimizer.gradients(), dtype, 4e-6, 4e-2);
-}
-
-TEST_CASE("LlamaModel: every SIMD target gives the gradients of the plain model",
-          "[examples][llama]") {
-  const LlamaConfig config = SmallConfig();
-  const Batch batch = SmallBatch();
-  OnEachTarget([&] {
-    SmallRun run(config, SmallOptions(DType::kF32));
-    run.Train(batch);
-    reference::Model model(config, 2, 7);
-    const auto weights = run.optimizer.weights();
-    model.Loss(weights, batch.tokens, batch.targets);
-    CheckGradients(run.optimizer.gradients(), model.Gradients(weights, batch.tokens, batch.targets),
-                   DType::kF32);
-  });
-}
-
-TEST_CASE("LlamaModel: ranks in threads of one process get the bits of a rank alone",
-          "[examples][llama][thread]") {
-  constexpr int kRanks = 3;
-  const DType dtype = GENERATE(DType::kF32, DType::kBF16);
-  const WithLibrary with(kThreadSafeLibrary);
-  SmallRun alone(SmallConfig(), SmallOptions(dtype));
-  alone.Train(SmallBatch());
-  std::vector<std::unique_ptr<SmallRun>> runs;
-  for (int i = 0; i < kRanks; ++i) {
-    runs.push_back(std::make_unique<SmallRun>(SmallConfig(), SmallOptions(dtype)));
-  }
-  std::vector<LossSum> losses(kRanks);
-  std::vector<absl::Status> statuses(kRanks);
-  std::vector<std::thread> threads;
-  for (int i = 0; i < kRanks; ++i) {
-    threads.emplace_back([&, i] {
-      SmallRun& run = *runs[i];
-      statuses[i] = TrainPass(run.optimizer, *run.model, run.host.stream(), Pass::kTrain,
-                              SmallBatch(), &losses[i]);
-      if (statuses[i].ok()) statuses[i] = run.host.stream().Synchronize();
-    });
-  }
-  for (std::thread& thread : threads) thread.join();
-  for (int i = 0; i < kRanks; ++i) {
-    CHECK_OK(statuses[i]);
-    CHECK(runs[i]->optimizer.gradients() == alone.optimizer.gradients());
-  }
-}
-
 TEST_CASE("LlamaModel: allocates its activations once and accounts for them", "[examples][llama]") {
   const LlamaConfig config = SmallConfig();
   const LlamaModel::Options options = SmallOptions(DType::kBF16);
   SmallRun run(config, options);
   const auto used = [&] {
-    return run.host.device().memory()[static_cast<int>(MemoryCategory::kActivations)];
+    return run.runner.device().memory()[static_cast<int>(MemoryCategory::kActivations)];
   };
   CHECK(used().current == LlamaModel::ActivationBytes(config, options));
-  const int64_t allocations = run.host.device().allocations();
+  const int64_t allocations = run.runner.device().allocations();
   run.Train(SmallBatch());
-  CHECK(run.host.device().allocations() == allocations);
+  CHECK(run.runner.device().allocations() == allocations);
   run.model.reset();
   CHECK(used().current == 0);
 
-  HostDevice small(HostDevice::Options{.capacity = 1000, .hook = {}});
-  const auto refused = LlamaModel::Create(config, options, &small);
+  const std::unique_ptr<Device> small = NewTestDevice(nullptr);
+  small->set_capacity(1000);
+  const auto refused = LlamaModel::Create(config, options, small.get());
   CHECK(refused.status().code() == absl::StatusCode::kResourceExhausted);
 }
 
@@ -229,7 +167,8 @@ TEST_CASE("LlamaModel: a gradient that is not wanted is left alone", "[examples]
   std::vector<void*> gradient_data(weights.size(), nullptr);
   for (const Tensor& tensor : weights) weight_data.push_back(tensor.data());
   gradient_data[kUp] = gradients[kUp].data();
-  run.host.Run(run.model->BackwardLayer(run.host.stream(), 0, weight_data, {gradient_data, false}));
+  run.runner.Run(
+      run.model->BackwardLayer(run.runner.stream(), 0, weight_data, {gradient_data, false}));
   CHECK(!std::isnan(gradients[kUp].values()[0]));
   CHECK(std::isnan(gradients[kDown].values()[0]));
 }
@@ -239,29 +178,30 @@ TEST_CASE("LlamaModel: ids outside of the vocabulary are named and enqueue nothi
   SmallRun run(SmallConfig(), SmallOptions(DType::kF32));
   Batch batch = SmallBatch();
   batch.tokens[9] = 11;
-  LossSum loss;
+  const DeviceLoss loss;
   absl::Status status =
-      TrainPass(run.optimizer, *run.model, run.host.stream(), Pass::kTrain, batch, &loss);
+      TrainPass(run.optimizer, *run.model, run.runner.stream(), Pass::kTrain, batch, loss.data());
   CHECK(status.code() == absl::StatusCode::kInvalidArgument);
   CHECK_THAT(std::string(status.message()), ContainsSubstring("token 11 in row 1 at position 2"));
   CHECK(run.optimizer.verbs.empty());
   batch.tokens[9] = -1;
-  status = run.model->LoadBatch(run.host.stream(), batch.tokens, batch.targets);
+  status = run.model->LoadBatch(run.runner.stream(), batch.tokens, batch.targets);
   CHECK_THAT(std::string(status.message()), ContainsSubstring("token -1"));
   batch = SmallBatch();
   batch.targets[0] = 12;
-  status = run.model->LoadBatch(run.host.stream(), batch.tokens, batch.targets);
+  status = run.model->LoadBatch(run.runner.stream(), batch.tokens, batch.targets);
   CHECK_THAT(std::string(status.message()), ContainsSubstring("target 12 in row 0 at position 0"));
   batch.tokens.pop_back();
-  status = run.model->LoadBatch(run.host.stream(), batch.tokens, batch.targets);
+  status = run.model->LoadBatch(run.runner.stream(), batch.tokens, batch.targets);
   CHECK_THAT(std::string(status.message()), ContainsSubstring("13 tokens and 14 targets for 14"));
 }
 
 TEST_CASE("LlamaModel: options and calls that make no sense are refused",
           "[examples][llama][errors]") {
-  HostDevice device;
+  const Runner runner;
+  const std::unique_ptr<Device> device = NewTestDevice(nullptr);
   const auto error = [&](LlamaModel::Options options) {
-    const auto model = LlamaModel::Create(SmallConfig(), options, &device);
+    const auto model = LlamaModel::Create(SmallConfig(), options, device.get());
     CHECK(model.status().code() == absl::StatusCode::kInvalidArgument);
     return std::string(model.status().message());
   };
@@ -277,10 +217,11 @@ TEST_CASE("LlamaModel: options and calls that make no sense are refused",
   options = SmallOptions(DType::kF32);
   options.training = false;
   SmallRun run(SmallConfig(), options);
-  LossSum loss;
-  CHECK(TrainPass(run.optimizer, *run.model, run.host.stream(), Pass::kTrain, SmallBatch(), &loss)
+  const DeviceLoss loss;
+  CHECK(TrainPass(run.optimizer, *run.model, run.runner.stream(), Pass::kTrain, SmallBatch(),
+                  loss.data())
             .code() == absl::StatusCode::kFailedPrecondition);
-  CHECK_THAT(std::string(run.model->ForwardLayer(run.host.stream(), 0, {}).message()),
+  CHECK_THAT(std::string(run.model->ForwardLayer(run.runner.stream(), 0, {}).message()),
              ContainsSubstring("0 pointers for the layer, which has 9"));
 }
 

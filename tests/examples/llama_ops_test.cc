@@ -14,20 +14,21 @@ TEST_CASE("RmsNorm: forward and backward are those of the formula in double", "[
   const DType dtype = EitherDType();
   const size_t rows = GENERATE(1, 3, 300), width = GENERATE(5, 24, 65);
   const bool with_residual = GENERATE(false, true);
-  Host host;
+  Runner runner;
   const Doubles x = RandomValues(rows * width, 1), w = RandomValues(width, 2),
                 dy = RandomValues(rows * width, 3), residual = RandomValues(rows * width, 4);
   const RmsNormArguments arguments = {int64_t(rows), int64_t(width), dtype, 1e-5f};
   const Tensor tx(x, dtype), tw(w, dtype), tdy(dy, DType::kF32);
   Tensor y(rows * width, dtype), r(rows, DType::kF32);
-  host.Run(RmsNormForward(host.stream(), arguments, tx.data(), tw.data(), y.data(), r.floats()));
+  runner.Run(
+      RmsNormForward(runner.stream(), arguments, tx.data(), tw.data(), y.data(), r.floats()));
   CheckNear("y", y.values(), reference::Norm(x, w, 1e-5), dtype);
 
   Tensor dx(residual, dtype), dw(RandomValues(width, 5), dtype);
   const Doubles before = dw.values();
-  host.Run(RmsNormBackward(host.stream(), arguments,
-                           {tdy.floats(), tx.data(), tw.data(), r.floats(),
-                            with_residual ? dx.data() : nullptr, dx.data(), dw.data(), true}));
+  runner.Run(RmsNormBackward(runner.stream(), arguments,
+                             {tdy.floats(), tx.data(), tw.data(), r.floats(),
+                              with_residual ? dx.data() : nullptr, dx.data(), dw.data(), true}));
   Doubles want_dx = with_residual ? residual : Doubles(rows * width), want_dw = before;
   reference::NormBackward(x, w, dy, 1e-5, want_dx, want_dw);
   CheckNear("dx", dx.values(), want_dx, dtype, 4e-6);
@@ -37,15 +38,16 @@ TEST_CASE("RmsNorm: forward and backward are those of the formula in double", "[
 TEST_CASE("RmsNorm: backward is the finite difference of the forward in double",
           "[examples][llama]") {
   const size_t rows = 3, width = 24;
-  Host host;
+  Runner runner;
   const Doubles x = RandomValues(rows * width, 1), w = RandomValues(width, 2),
                 dy = RandomValues(rows * width, 3);
   const RmsNormArguments arguments = {rows, width, DType::kF32, 1e-5f};
   const Tensor tx(x, DType::kF32), tw(w, DType::kF32), tdy(dy, DType::kF32);
   Tensor y(rows * width, DType::kF32), r(rows, DType::kF32), dx(y), dw(width, DType::kF32);
-  host.Run(RmsNormForward(host.stream(), arguments, tx.data(), tw.data(), y.data(), r.floats()));
-  host.Run(RmsNormBackward(
-      host.stream(), arguments,
+  runner.Run(
+      RmsNormForward(runner.stream(), arguments, tx.data(), tw.data(), y.data(), r.floats()));
+  runner.Run(RmsNormBackward(
+      runner.stream(), arguments,
       {tdy.floats(), tx.data(), tw.data(), r.floats(), nullptr, dx.data(), dw.data(), false}));
   CheckNear(
       "dx", dx.values(),
@@ -57,35 +59,16 @@ TEST_CASE("RmsNorm: backward is the finite difference of the forward in double",
       DType::kF32);
 }
 
-TEST_CASE("RmsNorm: the bits do not depend on the threads of the pool",
-          "[examples][llama][thread]") {
-  const size_t rows = 1000, width = 40;
-  const RmsNormArguments arguments = {rows, width, DType::kF32, 1e-5f};
-  const Tensor x(RandomValues(rows * width, 1), DType::kF32),
-      w(RandomValues(width, 2), DType::kF32), dy(RandomValues(rows * width, 3), DType::kF32);
-  const auto run = [&](ThreadPool* pool) {
-    Host host(pool);
-    Tensor y(rows * width, DType::kF32), r(rows, DType::kF32), dw(width, DType::kF32);
-    host.Run(RmsNormForward(host.stream(), arguments, x.data(), w.data(), y.data(), r.floats()));
-    host.Run(RmsNormBackward(
-        host.stream(), arguments,
-        {dy.floats(), x.data(), w.data(), r.floats(), nullptr, y.data(), dw.data(), false}));
-    return std::pair(y, dw);
-  };
-  ThreadPool pool(3);
-  CHECK(run(nullptr) == run(&pool));
-}
-
 TEST_CASE("SwiGlu: forward and backward are those of the formula in double", "[examples][llama]") {
   const DType dtype = EitherDType();
   const size_t n = GENERATE(1, 15, 1000);
-  Host host;
+  Runner runner;
   const Doubles gate = RandomValues(n, 1, 8), up = RandomValues(n, 2), d = RandomValues(n, 3);
   const Tensor tg(gate, dtype), tu(up, dtype);
   Tensor out(n, dtype), d_gate(n, dtype), d_up(d, dtype);
-  host.Run(SwiGluForward(host.stream(), dtype, n, tg.data(), tu.data(), out.data()));
-  host.Run(SwiGluBackward(host.stream(), dtype, n, tg.data(), tu.data(), d_up.data(), d_gate.data(),
-                          d_up.data()));
+  runner.Run(SwiGluForward(runner.stream(), dtype, n, tg.data(), tu.data(), out.data()));
+  runner.Run(SwiGluBackward(runner.stream(), dtype, n, tg.data(), tu.data(), d_up.data(),
+                            d_gate.data(), d_up.data()));
   const auto forward = [&](const Doubles& g, const Doubles& u) {
     Doubles y(n);
     for (size_t i = 0; i < n; ++i) y[i] = reference::Silu(g[i]) * u[i];
@@ -100,13 +83,13 @@ TEST_CASE("SwiGlu: forward and backward are those of the formula in double", "[e
 }
 
 TEST_CASE("SwiGlu: gates far from zero give neither NaN nor infinity", "[examples][llama]") {
-  Host host;
+  Runner runner;
   const Tensor gate(Doubles{-1e30, -200, -90, 90, 200, 1e30}, DType::kF32),
       up(Doubles(6, 1.0), DType::kF32);
   Tensor out(6, DType::kF32), d_gate(6, DType::kF32), d_up(Doubles(6, 1.0), DType::kF32);
-  host.Run(SwiGluForward(host.stream(), DType::kF32, 6, gate.data(), up.data(), out.data()));
-  host.Run(SwiGluBackward(host.stream(), DType::kF32, 6, gate.data(), up.data(), d_up.data(),
-                          d_gate.data(), d_up.data()));
+  runner.Run(SwiGluForward(runner.stream(), DType::kF32, 6, gate.data(), up.data(), out.data()));
+  runner.Run(SwiGluBackward(runner.stream(), DType::kF32, 6, gate.data(), up.data(), d_up.data(),
+                            d_gate.data(), d_up.data()));
   CHECK(Difference(out.values(), {0, 0, 0, 90, 200, 1e30}) < 1e-6);
   CHECK(Difference(d_gate.values(), {0, 0, 0, 1, 1, 1}) < 1e-6);
 }
@@ -118,16 +101,17 @@ TEST_CASE("Rotary: turns pairs by position times frequency, and backward turns b
   config.head_dim = GENERATE(2, 6, 64);
   const int64_t heads = 3, sequence = 7, tokens = 14;
   const RopeTable table = MakeRopeTable(config, sequence);
-  Host host;
+  Runner runner;
   const Doubles x = RandomValues(tokens * heads * config.head_dim, 1);
   Tensor y(x, dtype);
-  RotaryArguments arguments = {tokens, sequence,         heads,           config.head_dim,
-                               dtype,  table.cos.data(), table.sin.data()};
-  host.Run(Rotary(host.stream(), arguments, y.data()));
+  const DeviceArray<float> cos(table.cos), sin(table.sin);
+  RotaryArguments arguments = {tokens, sequence,   heads,     config.head_dim,
+                               dtype,  cos.data(), sin.data()};
+  runner.Run(Rotary(runner.stream(), arguments, y.data()));
   CheckNear("forward", y.values(), reference::Rotate(config, x, heads, sequence), dtype);
   arguments.backward = true;
   y = Tensor(x, dtype);
-  host.Run(Rotary(host.stream(), arguments, y.data()));
+  runner.Run(Rotary(runner.stream(), arguments, y.data()));
   CheckNear(
       "backward", y.values(),
       NumericGradient(
@@ -137,8 +121,8 @@ TEST_CASE("Rotary: turns pairs by position times frequency, and backward turns b
 }
 
 TEST_CASE("Rotary: an odd width of heads is refused", "[examples][llama][errors]") {
-  Host host;
-  const absl::Status status = Rotary(host.stream(), {4, 4, 1, 5, DType::kF32}, nullptr);
+  Runner runner;
+  const absl::Status status = Rotary(runner.stream(), {4, 4, 1, 5, DType::kF32}, nullptr);
   CHECK_THAT(std::string(status.message()), ContainsSubstring("head_dim 5 is odd"));
 }
 
@@ -148,16 +132,18 @@ TEST_CASE("Embedding: rows are copied, and rows of one id are summed before they
   const bool accumulate = GENERATE(false, true);
   const size_t vocab = 11, width = 5;
   const std::vector<int32_t> ids = {3, 0, 3, 10, 3, 3, 0};
-  Host host;
-  const EmbeddingArguments arguments = {int64_t(ids.size()), vocab, width, dtype, ids.data()};
+  Runner runner;
+  const DeviceArray<int32_t> on_device(ids);
+  const EmbeddingArguments arguments = {int64_t(ids.size()), vocab, width, dtype, on_device.data()};
   const Doubles table = RandomValues(vocab * width, 1);
   // Sums that would be lost if each addition were rounded to bf16.
   Doubles d = RandomValues(ids.size() * width, 2, 1.0 / 512);
   for (size_t i = 0; i < width; ++i) d[i] = 1;
   const Tensor t(table, dtype), d_out(d, dtype);
   Tensor out(ids.size() * width, dtype), d_table(table, dtype);
-  host.Run(EmbeddingForward(host.stream(), arguments, t.data(), out.data()));
-  host.Run(EmbeddingBackward(host.stream(), arguments, d_out.data(), d_table.data(), accumulate));
+  runner.Run(EmbeddingForward(runner.stream(), arguments, t.data(), out.data()));
+  runner.Run(
+      EmbeddingBackward(runner.stream(), arguments, d_out.data(), d_table.data(), accumulate));
   Doubles want(ids.size() * width), want_d = accumulate ? table : Doubles(table.size());
   for (size_t i = 0; i < want.size(); ++i) {
     const size_t at = ids[i / width] * width + i % width;
@@ -170,10 +156,10 @@ TEST_CASE("Embedding: rows are copied, and rows of one id are summed before they
 
 TEST_CASE("AddResidual: the sum may take the place of an operand", "[examples][llama]") {
   const DType dtype = EitherDType();
-  Host host;
+  Runner runner;
   Tensor a(Doubles{1, 2, -3}, dtype);
   const Tensor b(Doubles{0.5, 0.25, 3}, dtype);
-  host.Run(AddResidual(host.stream(), dtype, 3, a.data(), b.data(), a.data()));
+  runner.Run(AddResidual(runner.stream(), dtype, 3, a.data(), b.data(), a.data()));
   CHECK(a.values() == Doubles{1.5, 2.25, 0});
 }
 
@@ -183,22 +169,25 @@ TEST_CASE("CrossEntropy: loss and gradient are those of the formula, and ignored
   const size_t vocab = GENERATE(1, 11, 256, 1000);
   const std::vector<int32_t> targets = {0, -1, int32_t(vocab) - 1, -100, int32_t(vocab) / 2};
   const int64_t rows = targets.size();
-  Host host;
+  Runner runner;
   const Doubles logits = RandomValues(rows * vocab, 1, 10);
   Tensor x(logits, DType::kF32), losses(rows, DType::kF32), lse(rows, DType::kF32);
-  const CrossEntropyArguments arguments = {rows, int64_t(vocab), x.floats(), targets.data()};
-  host.Run(CrossEntropyForward(host.stream(), arguments, losses.floats(), lse.floats()));
-  LossSum sum;
-  host.Run(SumLosses(host.stream(), rows, losses.floats(), targets.data(), &sum));
+  const DeviceArray<int32_t> on_device(targets);
+  const CrossEntropyArguments arguments = {rows, int64_t(vocab), x.floats(), on_device.data()};
+  runner.Run(CrossEntropyForward(runner.stream(), arguments, losses.floats(), lse.floats()));
+  const DeviceLoss result;
+  runner.Run(SumLosses(runner.stream(), rows, losses.floats(), on_device.data(), result.data()));
+  const LossSum sum = result.get();
   CHECK(sum.loss ==
         Approx(reference::CrossEntropy(logits, targets, vocab)).epsilon(2e-6).margin(1e-6));
   CHECK(sum.tokens == 3);
 
-  const float scale = 1024;
+  const DeviceArray<float> scale({1024});
   Tensor separate(rows * vocab, dtype);
   // In place where the types allow it.
   void* out = dtype == DType::kF32 ? x.data() : separate.data();
-  host.Run(CrossEntropyBackward(host.stream(), arguments, lse.floats(), &scale, 0.5f, dtype, out));
+  runner.Run(CrossEntropyBackward(runner.stream(), arguments, lse.floats(), scale.data(), 0.5f,
+                                  dtype, out));
   Doubles want = NumericGradient(
       [&](const Doubles& at) { return reference::CrossEntropy(at, targets, vocab); }, logits);
   for (double& value : want) value *= 512;
@@ -209,12 +198,12 @@ TEST_CASE("CrossEntropy: loss and gradient are those of the formula, and ignored
 
 TEST_CASE("CrossEntropy: logits far from zero neither overflow nor lose the loss",
           "[examples][llama]") {
-  Host host;
+  Runner runner;
   const Tensor x(Doubles{3e4, 3e4 - 1, -3e4, -1e4, -1e4, -2e4}, DType::kF32);
-  const std::vector<int32_t> targets = {1, 0};
+  const DeviceArray<int32_t> targets({1, 0});
   Tensor losses(2, DType::kF32), lse(2, DType::kF32);
-  host.Run(CrossEntropyForward(host.stream(), {2, 3, x.floats(), targets.data()}, losses.floats(),
-                               lse.floats()));
+  runner.Run(CrossEntropyForward(runner.stream(), {2, 3, x.floats(), targets.data()},
+                                 losses.floats(), lse.floats()));
   CHECK(losses.values()[0] == Approx(1.3133).epsilon(2e-3));
   CHECK(losses.values()[1] == Approx(0.6931).epsilon(2e-3));
 }
@@ -223,20 +212,21 @@ TEST_CASE("CrossEntropy: a NaN or an infinite logit makes the loss not finite",
           "[examples][llama]") {
   const double bad = GENERATE(NAN, INFINITY);
   const size_t place = GENERATE(0, 17, 39);
-  Host host;
+  Runner runner;
   Doubles logits(40);
   logits[place] = bad;
   const Tensor x(logits, DType::kF32);
-  const std::vector<int32_t> targets = {5};
+  const DeviceArray<int32_t> targets({5});
   Tensor losses(1, DType::kF32), lse(1, DType::kF32);
-  host.Run(CrossEntropyForward(host.stream(), {1, 40, x.floats(), targets.data()}, losses.floats(),
-                               lse.floats()));
+  runner.Run(CrossEntropyForward(runner.stream(), {1, 40, x.floats(), targets.data()},
+                                 losses.floats(), lse.floats()));
   CHECK(!std::isfinite(losses.values()[0]));
 }
 
 TEST_CASE("Operations refuse fp16 by name", "[examples][llama][errors]") {
-  Host host;
-  const absl::Status status = AddResidual(host.stream(), DType::kF16, 1, nullptr, nullptr, nullptr);
+  Runner runner;
+  const absl::Status status =
+      AddResidual(runner.stream(), DType::kF16, 1, nullptr, nullptr, nullptr);
   CHECK(status.code() == absl::StatusCode::kInvalidArgument);
   CHECK_THAT(std::string(status.message()), ContainsSubstring("fp16 is not supported"));
 }

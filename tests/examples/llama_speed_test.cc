@@ -6,6 +6,7 @@
 #include <map>
 #include <mutex>
 
+#include "device/host_device.h"
 #include "tests/examples/product_library.h"
 #include "tests/examples/small_model.h"
 

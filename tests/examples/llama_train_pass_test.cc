@@ -56,8 +56,9 @@ TEST_CASE("TrainPass: a tied embedding is used by the head and reduced once, at 
 
 TEST_CASE("EvaluatePass: goes forward once and asks for no gradients", "[examples][llama]") {
   SmallRun run(OneLayer(false), SmallOptions(DType::kF32));
-  LossSum loss;
-  run.host.Run(EvaluatePass(run.optimizer, *run.model, run.host.stream(), SmallBatch(), &loss));
+  const DeviceLoss loss;
+  run.runner.Run(
+      EvaluatePass(run.optimizer, *run.model, run.runner.stream(), SmallBatch(), loss.data()));
   CHECK(run.optimizer.verbs == Verbs{"begin", "weights embedding", "release embedding",
                                      "weights layers.0", "release layers.0", "weights head",
                                      "release head"});
@@ -65,9 +66,9 @@ TEST_CASE("EvaluatePass: goes forward once and asks for no gradients", "[example
 
 TEST_CASE("TrainPass: refuses a pass without backward", "[examples][llama][errors]") {
   SmallRun run(OneLayer(false), SmallOptions(DType::kF32));
-  LossSum loss;
-  const absl::Status status =
-      TrainPass(run.optimizer, *run.model, run.host.stream(), Pass::kEvaluate, SmallBatch(), &loss);
+  const DeviceLoss loss;
+  const absl::Status status = TrainPass(run.optimizer, *run.model, run.runner.stream(),
+                                        Pass::kEvaluate, SmallBatch(), loss.data());
   CHECK(status.code() == absl::StatusCode::kInvalidArgument);
   CHECK(run.optimizer.verbs.empty());
 }
@@ -77,7 +78,7 @@ TEST_CASE("TrainPass: the loss scale is read when the stream gets there", "[exam
   run.Train(SmallBatch());
   const auto once = run.optimizer.gradients();
   run.optimizer.ForgetGradients();
-  LossSum loss;
+  const DeviceLoss loss;
   // Holds the stream until the pass has been enqueued.
   auto gate = std::make_shared<Gate>();
   bool open = false;
@@ -85,16 +86,16 @@ TEST_CASE("TrainPass: the loss scale is read when the stream gets there", "[exam
   wait.name = "hold";
   wait.gate = gate;
   wait.ready = [&open] { return open; };
-  REQUIRE_OK(run.host.stream().Enqueue(std::move(wait)));
-  REQUIRE_OK(
-      TrainPass(run.optimizer, *run.model, run.host.stream(), Pass::kTrain, SmallBatch(), &loss));
+  REQUIRE_OK(run.runner.stream().Enqueue(std::move(wait)));
+  REQUIRE_OK(TrainPass(run.optimizer, *run.model, run.runner.stream(), Pass::kTrain, SmallBatch(),
+                       loss.data()));
   run.optimizer.set_loss_scale(4);
   {
     std::lock_guard<std::mutex> lock(gate->mutex);
     open = true;
   }
   gate->changed.notify_all();
-  REQUIRE_OK(run.host.stream().Synchronize());
+  REQUIRE_OK(run.runner.stream().Synchronize());
   for (const auto& [name, values] : run.optimizer.gradients()) {
     Doubles want = once.at(name);
     for (double& value : want) value *= 4;

@@ -41,7 +41,7 @@ class PlainOptimizer : public ShardedOptimizer {
   void ForgetGradients() {
     for (UnitState& state : units_) state.written = false;
   }
-  void set_loss_scale(float scale) { loss_scale_ = scale; }
+  void set_loss_scale(float scale) { loss_scale_.Set(0, scale); }
   std::vector<std::string> verbs;
 
   absl::Status BeginPass(Pass pass) override {
@@ -75,7 +75,7 @@ class PlainOptimizer : public ShardedOptimizer {
     return absl::OkStatus();
   }
   absl::StatusOr<Pending<StepResult>> Step(double) override { return Misuse("Step"); }
-  const float* loss_scale() const override { return &loss_scale_; }
+  const float* loss_scale() const override { return loss_scale_.floats(); }
   absl::Status Write(State, const Source&) override { return Misuse("Write"); }
   absl::Status Read(State, const Sink&) override { return Misuse("Read"); }
   absl::Status Gather(State, const std::string&, absl::Span<float>) override {
@@ -112,7 +112,7 @@ class PlainOptimizer : public ShardedOptimizer {
   std::vector<UnitState> units_;
   Pass pass_ = Pass::kTrain;
   int reduced_ = 0;
-  float loss_scale_ = 1;
+  Tensor loss_scale_{Doubles{1}, DType::kF32};
 };
 
 }  // namespace zero::llama

@@ -8,6 +8,7 @@
 #include "examples/llama/model_description.h"
 #include "examples/llama/train_pass.h"
 #include "tests/examples/plain_optimizer.h"
+#include "tests/examples/reference_model.h"
 #include "tests/examples/tensor.h"
 
 namespace zero::llama {
@@ -45,21 +46,27 @@ inline LlamaModel::Options SmallOptions(DType dtype) {
   return options;
 }
 
+inline void CheckGradients(const reference::Parameters& got, const reference::Parameters& want,
+                           DType dtype, double fp32 = 5e-6, double bf16 = 6e-2) {
+  REQUIRE(got.size() == want.size());
+  for (const auto& [name, values] : want) CheckNear(name, got.at(name), values, dtype, fp32, bf16);
+}
+
 struct SmallRun {
   SmallRun(const LlamaConfig& config, const LlamaModel::Options& options)
       : optimizer(DescribeModel(config, options.dtype), 100) {
-    auto created = LlamaModel::Create(config, options, &host.device());
+    auto created = LlamaModel::Create(config, options, &runner.device());
     REQUIRE_OK(created.status());
     model = *std::move(created);
   }
-  ~SmallRun() { host.stream().Synchronize().IgnoreError(); }
+  ~SmallRun() { runner.stream().Synchronize().IgnoreError(); }
   LossSum Train(const Batch& batch) {
-    LossSum loss;
-    host.Run(TrainPass(optimizer, *model, host.stream(), Pass::kTrainLast, batch, &loss));
-    return loss;
+    const DeviceLoss loss;
+    runner.Run(TrainPass(optimizer, *model, runner.stream(), Pass::kTrainLast, batch, loss.data()));
+    return loss.get();
   }
 
-  Host host;
+  Runner runner;
   PlainOptimizer optimizer;
   std::unique_ptr<LlamaModel> model;
 };

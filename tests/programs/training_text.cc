@@ -41,20 +41,22 @@ std::vector<std::string> TrainingFolder::Names() const {
   return names;
 }
 
-Outcome TrainingFolder::Train(const std::vector<std::string>& flags) const {
+Outcome TrainingFolder::Train(const std::vector<std::string>& flags,
+                              const std::string& program) const {
   std::vector<std::string> all = {
       "--model", model(), "--data",    data(), "--sequence_length", "16",
       "--steps", "4",     "--threads", "2",    "--learning_rate",   "1e-2",
       "--clip",  "1",     "--seed",    "5"};
   all.insert(all.end(), flags.begin(), flags.end());
-  return RunProgram("zero-train", all);
+  return RunProgram(program, all);
 }
 
-std::string TrainingFolder::Metrics(const std::vector<std::string>& flags) const {
+std::string TrainingFolder::Metrics(const std::vector<std::string>& flags,
+                                    const std::string& program) const {
   std::vector<std::string> all = flags;
   const std::string metrics = File("metrics.jsonl");
   all.insert(all.end(), {"--metrics", metrics});
-  const Outcome outcome = Train(all);
+  const Outcome outcome = Train(all, program);
   INFO(outcome.out << outcome.err);
   CHECK(outcome.status == 0);
   CHECK(outcome.err.empty());

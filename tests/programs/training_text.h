@@ -19,10 +19,13 @@ class TrainingFolder {
   std::string model() const { return File("config.json"); }
   std::string data() const { return File("text.txt"); }
 
-  // zero-train on the two with `flags`; short sequences, few threads, unless the flags say else.
-  Outcome Train(const std::vector<std::string>& flags) const;
+  // zero-train, or a program of the same flags, on the two with `flags`; short sequences, few
+  // threads, unless the flags say else.
+  Outcome Train(const std::vector<std::string>& flags,
+                const std::string& program = "zero-train") const;
   // The same, whose metrics are returned as text. Empty where the program failed.
-  std::string Metrics(const std::vector<std::string>& flags) const;
+  std::string Metrics(const std::vector<std::string>& flags,
+                      const std::string& program = "zero-train") const;
 
  private:
   TemporaryFolder folder_;

@@ -1,3 +1,4 @@
+#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 
@@ -41,7 +42,8 @@ TEST_CASE("zero-train: a wrong flag is one line and exit status 2", "[programs]"
   refused({"--learning_rate=nan"}, {"--learning_rate is 'nan'"});
   refused({"--dtype=fp16"}, {"--dtype is 'fp16'", "fp32 or bf16"});
   refused({"--dtype=fp32", "--accumulation_dtype=bf16"}, {"--accumulation_dtype", "fp32"});
-  refused({"--device=cuda"}, {"--device is 'cuda'", "host", "this build"});
+  refused({"--device=gpu"}, {"--device is 'gpu'", "host or cuda"});
+  refused({"--cuda_device=-2"}, {"--cuda_device is '-2'", "from -1"});
   refused({"--sequence_length=33"}, {"--sequence_length is 33", "max_position_embeddings (32)"});
   refused({"--shuffle=maybe"}, {"--shuffle is 'maybe'", "true or false"});
   refused({"--micro_bach=2"}, {"'--micro_bach'", "--micro_batch"});
@@ -50,6 +52,14 @@ TEST_CASE("zero-train: a wrong flag is one line and exit status 2", "[programs]"
   refused({"--compare_stages"}, {"--output", "--compare_stages"});
   refused({"--evaluate_data", folder.data()}, {"--evaluate_data", "--evaluate_every"});
   refused({"loose"}, {"'loose'"});
+}
+
+TEST_CASE("zero-train: without a usable GPU one line says so and names the host",
+          "[programs][errors]") {
+  const TrainingFolder folder;
+  REQUIRE(setenv("CUDA_VISIBLE_DEVICES", "", 1) == 0);
+  CheckRefused(folder, {"--device=cuda"}, 1, {"CUDA", "--device host"});
+  unsetenv("CUDA_VISIBLE_DEVICES");
 }
 
 TEST_CASE("zero-train: a wrong data file is one line and exit status 1", "[programs]") {

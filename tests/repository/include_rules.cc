@@ -40,13 +40,15 @@ bool OfFamily(const std::string& name, const std::string& family) {
 
 bool NamesCuda(const std::string& line) {
   const std::string included = IncludedPath(line);
-  if (StartsWith(included, "cuda") || StartsWith(included, "cublas")) return true;
+  if (StartsWith(included, "cuda")) return true;
   if (!included.empty()) return false;
   for (const Identifier& identifier : IdentifiersOf(line)) {
     if (OfFamily(identifier.name, "cuda")) return true;
   }
   return false;
 }
+
+bool NamesCublas(const std::string& line) { return StartsWith(IncludedPath(line), "cublas"); }
 
 bool NamesCollectives(const std::string& line) {
   const std::string included = IncludedPath(line);
@@ -94,6 +96,9 @@ std::vector<std::string> FindVendorNames(const std::string& root) {
             IncludedPath(with_literals[i]).empty() ? code[i] : with_literals[i];
         if (folder != "device" && !IsCuda(file.path) && NamesCuda(line)) {
           findings.push_back(At(file, i, "names the CUDA runtime, which only device/ may"));
+        }
+        if (!StartsWith(file.path, "examples/llama/") && NamesCublas(line)) {
+          findings.push_back(At(file, i, "names cuBLASLt, which only examples/llama/ may"));
         }
         if (folder != "collectives" && NamesCollectives(line)) {
           findings.push_back(At(file, i, "names NCCL or Gloo, which only collectives/ may"));

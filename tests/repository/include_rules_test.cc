@@ -46,12 +46,15 @@ TEST_CASE("Includes: a planted vendor name is reported, one in a comment or stri
   tree.Add("zero/a.cc", "#include <cuda.h>\n  cudaEventQuery(e);\n#include \"nccl.h\"\n");
   tree.Add("collectives/a.cc", "ncclComm_t c; gloo::Context d;\n#include \"gloo/x.h\"\n");
   tree.Add("offload/a.cc", "gloo::Context d;\nncclComm_t c;\n");
+  tree.Add("examples/llama/a.h", "#include <cublasLt.h>\n");
+  tree.Add("examples/train/a.h", "#include <cublasLt.h>\n");
   CHECK(FindVendorNames(tree.root()) ==
         Findings{"offload/a.cc:1: names NCCL or Gloo, which only collectives/ may",
                  "offload/a.cc:2: names NCCL or Gloo, which only collectives/ may",
                  "zero/a.cc:1: names the CUDA runtime, which only device/ may",
                  "zero/a.cc:2: names the CUDA runtime, which only device/ may",
-                 "zero/a.cc:3: names NCCL or Gloo, which only collectives/ may"});
+                 "zero/a.cc:3: names NCCL or Gloo, which only collectives/ may",
+                 "examples/train/a.h:1: names cuBLASLt, which only examples/llama/ may"});
 }
 
 TEST_CASE("Includes: comments are stripped over lines and from behind literals") {

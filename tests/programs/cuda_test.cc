@@ -1,0 +1,119 @@
+// The programs on a CUDA device that tests stand in for.
+#include "examples/train/cost.h"
+#include "tests/catch.h"
+#include "tests/programs/metrics_reader.h"
+#include "tests/programs/training_text.h"
+
+namespace zero::programs {
+namespace {
+
+constexpr const char* kStandin = "zero-train-standin";
+
+TEST_CASE("zero-train --device cuda: losses and norms are the host's to rounding", "[programs]") {
+  const std::string dtype = GENERATE("fp32", "bf16"), stage = GENERATE("0", "1", "2", "3");
+  CAPTURE(dtype, stage);
+  const TrainingFolder folder(stage == "1");
+  const std::vector<std::string> flags = {
+      "--dtype", dtype, "--stage", stage, "--accumulation=2", "--weight_decay=0.1"};
+  const auto host = ReadMetrics(folder.Metrics(flags));
+  std::vector<std::string> on_cuda = flags;
+  on_cuda.insert(on_cuda.end(), {"--device=cuda"});
+  const auto cuda = ReadMetrics(folder.Metrics(on_cuda, kStandin));
+  REQUIRE(host.size() == 4);
+  REQUIRE(cuda.size() == 4);
+  const double bound = dtype == "fp32" ? 1e-5 : 2e-2;
+  for (size_t i = 0; i < host.size(); ++i) {
+    CAPTURE(i, cuda[i].loss - host[i].loss);
+    CHECK(cuda[i].loss == Approx(host[i].loss).epsilon(bound));
+    CHECK(cuda[i].grad_norm == Approx(host[i].grad_norm).epsilon(dtype == "fp32" ? 1e-4 : 5e-2));
+    CHECK(cuda[i].tokens == host[i].tokens);
+    CHECK(cuda[i].wire == host[i].wire);
+  }
+  CHECK(cuda.back().loss < cuda.front().loss);
+}
+
+TEST_CASE("zero-train --device cuda: bytes are as planned", "[programs]") {
+  const int stage = GENERATE(0, 3);
+  const TrainingFolder folder;
+  const auto records = ReadMetrics(
+      folder.Metrics({"--device=cuda", "--steps=1", "--stage", std::to_string(stage)}, kStandin));
+  REQUIRE(records.size() == 1);
+  train::Options options;
+  options.device = "cuda";
+  options.sequence_length = 16;
+  options.stage = stage;
+  options.threads = 2;
+  const auto model = llama::ParseConfig(SmallConfig(false), "small");
+  REQUIRE(model.ok());
+  const auto cost = train::PlanCost(options, *model);
+  REQUIRE(cost.ok());
+  for (int c = 0; c < kMemoryCategories; ++c) {
+    const char* name = Name(static_cast<MemoryCategory>(c));
+    CAPTURE(name);
+    CHECK(records[0].current.at(name) == cost->memory[static_cast<size_t>(c)]);
+    CHECK(records[0].peak.at(name) == cost->memory[static_cast<size_t>(c)]);
+  }
+}
+
+TEST_CASE("zero-train --device cuda: ranks in threads share a GPU", "[programs]") {
+  const TrainingFolder folder;
+  const auto metrics = [&](const std::string& ranks, const std::string& micro_batch) {
+    return ReadMetrics(
+        folder.Metrics({"--device=cuda", "--dtype=fp32", "--ranks", ranks, "--micro_batch",
+                        micro_batch, "--evaluate_every=4", "--evaluate_batches=1"},
+                       kStandin));
+  };
+  const auto whole = metrics("1", "2"), split = metrics("2", "1");
+  REQUIRE(whole.size() == 4);
+  REQUIRE(split.size() == 4);
+  CHECK(split[0].loss == Approx(whole[0].loss).epsilon(1e-6));
+  CHECK(split[3].loss == Approx(whole[3].loss).epsilon(1e-4));
+  CHECK(split[3].evaluation_loss.has_value());
+}
+
+TEST_CASE("zero-train --device cuda: says what the device and its products are", "[programs]") {
+  const TrainingFolder folder;
+  const Outcome outcome = folder.Train({"--device=cuda", "--steps=1"}, kStandin);
+  INFO(outcome.out << outcome.err);
+  CHECK(outcome.status == 0);
+  CHECK_THAT(outcome.out, ContainsSubstring("machine     cuda 0, "));
+  CHECK_THAT(outcome.out, ContainsSubstring("cuBLASLt 13."));
+}
+
+TEST_CASE("zero-sample --device cuda: continues a prompt as the host does", "[programs]") {
+  const TrainingFolder folder;
+  const std::string saved = folder.File("saved");
+  const Outcome trained =
+      folder.Train({"--device=cuda", "--dtype=fp32", "--steps=2", "--output", saved}, kStandin);
+  INFO(trained.out << trained.err);
+  REQUIRE(trained.status == 0);
+  const std::vector<std::string> flags = {"--model",  saved,   "--tokens",       "6",
+                                          "--prompt", "a ran", "--temperature=0"};
+  std::vector<std::string> on_cuda = flags;
+  on_cuda.push_back("--device=cuda");
+  const Outcome host = RunProgram("zero-sample", flags);
+  const Outcome cuda = RunProgram("zero-sample-standin", on_cuda);
+  INFO(cuda.err);
+  CHECK(cuda.status == 0);
+  CHECK(cuda.out == host.out);
+  CHECK(host.out.size() == 5 + 6 + 1);
+}
+
+TEST_CASE("zero-train --device cuda: a GPU that is not there is one line and exit status 1",
+          "[programs][errors]") {
+  const TrainingFolder folder;
+  const auto before = folder.Names();
+  const Outcome outcome =
+      folder.Train({"--device=cuda", "--cuda_device=7", "--output", folder.File("made"),
+                    "--metrics", folder.File("metrics.jsonl")},
+                   kStandin);
+  INFO(outcome.out << outcome.err);
+  CHECK(outcome.status == 1);
+  CHECK(LinesOf(outcome.err) == 1);
+  CHECK_THAT(outcome.err, ContainsSubstring("--device cuda: "));
+  CHECK_THAT(outcome.err, ContainsSubstring("7"));
+  CHECK(folder.Names() == before);
+}
+
+}  // namespace
+}  // namespace zero::programs
