@@ -34,6 +34,7 @@ struct StepRow {
 // Lives on the device from Create on.
 struct StepState {
   int64_t applied = 0;
+  int64_t last_applied_step = 0;  // DecideArguments::step of the last that applied
   float loss_scale = 1;
 };
 
@@ -41,9 +42,9 @@ struct StepState {
 struct StepRecord {
   int64_t applied_steps = 0;
   int32_t applied = 0;
-  int32_t row_missing = 0;   // 1: no row for this count, the step did nothing
-  int32_t group_failed = 0;  // 1: the norms were not exchanged, the step did nothing
-  int64_t step = 0;          // DecideArguments::step
+  int32_t row_missing = 0;        // 1: no row for this count, the step did nothing
+  int32_t group_failed = 0;       // 1: the norms were not exchanged, the step did nothing
+  int64_t last_applied_step = 0;  // of this step or one before: it may be running still
   double gradient_norm = 0;
   double clip_coefficient = 1;
   double learning_rate = 0;

@@ -52,7 +52,6 @@ ZERO_HOST_DEVICE void DecideStepMath(const DecideArguments& a) {
   record.first_non_finite = first;
   record.row_missing = found ? 0 : 1;
   record.group_failed = group_failed ? 1 : 0;
-  record.step = a.step;
   StepScalars scalars;
   scalars.divisor = static_cast<float>(divisor);
   if (found) {
@@ -70,9 +69,11 @@ ZERO_HOST_DEVICE void DecideStepMath(const DecideArguments& a) {
   if (apply) {
     scalars.apply = 1;
     a.state->applied = count;
+    a.state->last_applied_step = a.step;
   }
   record.applied = scalars.apply;
   record.applied_steps = a.state->applied;
+  record.last_applied_step = a.state->last_applied_step;
   *a.scalars = scalars;
   *a.record = record;
 }

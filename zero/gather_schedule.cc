@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "absl/strings/str_cat.h"
+#include "zero/misuse.h"
 
 namespace zero {
 
@@ -44,9 +45,9 @@ absl::StatusOr<std::vector<int>> GatherSchedule::Acquire(int unit) {
   if (!live(unit)) {
     const int occupant = occupant_[slot_of_[unit]];
     if (!TakeSlot(unit)) {
-      return absl::FailedPreconditionError(absl::StrCat(
+      return Misuse(absl::FailedPreconditionError(absl::StrCat(
           "AcquireWeights of unit '", names_[unit], "': its slot holds unit '", names_[occupant],
-          "', which is not released; release it first, or raise prefetch above ", prefetch_));
+          "', which is not released; release it first, or raise prefetch above ", prefetch_)));
     }
     gathers.push_back(unit);
   }

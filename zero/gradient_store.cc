@@ -6,6 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "device/status.h"
 #include "kernels/kernels.h"
+#include "zero/misuse.h"
 
 namespace zero {
 
@@ -106,14 +107,14 @@ absl::StatusOr<Gradients> GradientStore::Acquire(int unit, const Stream& stream)
   const bool resident = context_.model->units[unit].resident;
   if (context_.unit(unit).trainable()) {
     if (progress_[unit] == Progress::kReported) {
-      return absl::FailedPreconditionError(
+      return Misuse(absl::FailedPreconditionError(
           absl::StrCat("AcquireGradients of unit '", context_.name(unit),
-                       "': it was already reduced, or passed over, in this pass"));
+                       "': it was already reduced, or passed over, in this pass")));
     }
     if (progress_[unit] == Progress::kAcquired && !resident) {
-      return absl::FailedPreconditionError(
+      return Misuse(absl::FailedPreconditionError(
           absl::StrCat("AcquireGradients of unit '", context_.name(unit),
-                       "': it is acquired; a unit used more than once must be resident"));
+                       "': it is acquired; a unit used more than once must be resident")));
     }
   } else {
     return Gradients{data_[unit], false};
@@ -154,10 +155,10 @@ absl::Status GradientStore::FreeSlot(int unit) {
 absl::Status GradientStore::RequireReduced(int last) const {
   for (int u = next_; u >= last; --u) {
     if (progress_[u] != Progress::kAcquired) continue;
-    return absl::FailedPreconditionError(
+    return Misuse(absl::FailedPreconditionError(
         absl::StrCat("the gradients of unit '", context_.name(u),
                      "' are acquired but not reduced: call ReduceGradients in the reverse order of "
-                     "units, before the next pass and Step"));
+                     "units, before the next pass and Step")));
   }
   return absl::OkStatus();
 }
@@ -203,23 +204,23 @@ absl::Status GradientStore::Reduce(int unit, const Stream& stream,
   const int parameters = static_cast<int>(layout.parameters.size());
   for (int parameter : unwritten) {
     if (parameter >= 0 && parameter < parameters) continue;
-    return absl::InvalidArgumentError(absl::StrCat("ReduceGradients of unit '", context_.name(unit),
-                                                   "': unwritten parameter ", parameter,
-                                                   " does not exist; the unit has ", parameters));
+    return Misuse(absl::InvalidArgumentError(
+        absl::StrCat("ReduceGradients of unit '", context_.name(unit), "': unwritten parameter ",
+                     parameter, " does not exist; the unit has ", parameters)));
   }
   if (!layout.trainable()) return absl::OkStatus();
   if (progress_[unit] != Progress::kAcquired) {
-    return absl::FailedPreconditionError(absl::StrCat(
+    return Misuse(absl::FailedPreconditionError(absl::StrCat(
         "ReduceGradients of unit '", context_.name(unit),
         progress_[unit] == Progress::kReported
             ? "': it was already reduced, or passed over, in this pass"
-            : "': its gradients are not acquired; leave the unit out to count it as zeros"));
+            : "': its gradients are not acquired; leave the unit out to count it as zeros")));
   }
   for (int u = next_; u > unit; --u) {
     if (progress_[u] == Progress::kAcquired) {
-      return absl::FailedPreconditionError(absl::StrCat(
+      return Misuse(absl::FailedPreconditionError(absl::StrCat(
           "ReduceGradients of unit '", context_.name(unit), "': unit '", context_.name(u),
-          "' comes before it in backward, and is acquired but not reduced"));
+          "' comes before it in backward, and is acquired but not reduced")));
     }
   }
   while (next_ > unit) ZERO_RETURN_IF_ERROR(PassOver(next_));

@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "device/status.h"
+#include "zero/misuse.h"
 
 namespace zero {
 
@@ -58,9 +59,14 @@ absl::Status OptimizerCore::Health() {
 absl::Status OptimizerCore::Break(const absl::Status& reason) {
   if (!failure_.ok()) return failure_;
   failure_ = reason;
+  // Codes of misuse would say that nothing has happened.
+  if (absl::IsInvalidArgument(reason) || absl::IsFailedPrecondition(reason) ||
+      absl::IsNotFound(reason)) {
+    failure_ = absl::InternalError(reason.ToString());
+  }
   // Nobody waits for this rank any more, and what is enqueued drains.
-  context_.group->Abort(absl::Status(
-      reason.code(), absl::StrCat("rank ", context_.rank(), ": ", reason.message())));
+  context_.group->Abort(
+      absl::Status(reason.code(), absl::StrCat("rank ", context_.rank(), ": ", reason.message())));
   if (progress_->MayBeHalfDone(*step_)) {
     failure_ = absl::DataLossError(
         absl::StrCat("a step failed halfway, load a checkpoint: ", reason.ToString()));
@@ -69,9 +75,8 @@ absl::Status OptimizerCore::Break(const absl::Status& reason) {
 }
 
 absl::Status OptimizerCore::Guarded(const absl::Status& status) {
-  const bool misuse = absl::IsFailedPrecondition(status) || absl::IsInvalidArgument(status) ||
-                      absl::IsNotFound(status);
-  return status.ok() || misuse ? status : Break(status);
+  if (status.ok()) return status;
+  return IsMisuse(status) ? WithoutMark(status) : Break(status);
 }
 
 absl::Status OptimizerCore::CheckVerb(const char* verb, int unit, const Stream& stream) {
@@ -227,7 +232,9 @@ absl::Status OptimizerCore::Read(State state, const Sink& sink) {
 absl::Status OptimizerCore::Gather(State state, const std::string& name, absl::Span<float> out) {
   ZERO_RETURN_IF_ERROR(RequireWritten());
   ZERO_RETURN_IF_ERROR(BeginTransfer("Gather", state));
-  return Guarded(transfer_->Gather(state, name, out));
+  ZERO_RETURN_IF_ERROR(Guarded(transfer_->Gather(state, name, out)));
+  // Where a failed group lets its streams go on, what arrived may be anything.
+  return Health();
 }
 
 absl::Status OptimizerCore::Finish() {
@@ -235,7 +242,9 @@ absl::Status OptimizerCore::Finish() {
   const absl::Status arithmetic = arithmetic_->Synchronize();
   ZERO_RETURN_IF_ERROR(Health());
   ZERO_RETURN_IF_ERROR(communication);
-  return arithmetic;
+  ZERO_RETURN_IF_ERROR(arithmetic);
+  progress_->Finished();
+  return absl::OkStatus();
 }
 
 std::string OptimizerCore::accounting_json() const {

@@ -84,7 +84,8 @@ using Sink =
 // After an error that is not misuse, of a verb or of the work that it enqueued, the group is dead,
 // and every later verb returns that error: kDataLoss if a step may have changed something and not
 // all, so that only older state is whole; otherwise weights, masters and moments are as before the
-// step, and Read still gives what this rank owns of them. Misuse (kInvalidArgument, kFailedPrecondition, kNotFound) changes nothing.
+// step, and Read still gives what this rank owns of them. Misuse (kInvalidArgument,
+// kFailedPrecondition, kNotFound) changes nothing.
 class ShardedOptimizer {
  public:
   // [C] Allocates everything that training will need, as MakePlan says, and zeroes it. `device` and

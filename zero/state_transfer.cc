@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "device/status.h"
 #include "kernels/bfloat16_math.h"
+#include "zero/misuse.h"
 #include "zero/nearest_name.h"
 
 namespace zero {
@@ -35,8 +36,8 @@ absl::Status UnknownParameter(const Model& model, const std::string& name) {
   for (const Unit& unit : model.units) {
     for (const Parameter& parameter : unit.parameters) names.push_back(parameter.name);
   }
-  return absl::NotFoundError(absl::StrCat("no parameter '", name, "'; the nearest name is '",
-                                          NearestName(name, names), "'"));
+  return Misuse(absl::NotFoundError(absl::StrCat("no parameter '", name, "'; the nearest name is '",
+                                                 NearestName(name, names), "'")));
 }
 
 bool HasName(const Parameter& parameter, const std::string& name) {
@@ -213,8 +214,9 @@ absl::Status StateTransfer::Gather(State state, const std::string& name, absl::S
       if (!HasName(parameters[p], name)) continue;
       const int64_t count = context_->unit(u).parameters[p].count;
       if (static_cast<int64_t>(out.size()) != count) {
-        return absl::InvalidArgumentError(absl::StrCat("Gather of '", name, "': the parameter has ",
-                                                       count, " elements, out has ", out.size()));
+        return Misuse(
+            absl::InvalidArgumentError(absl::StrCat("Gather of '", name, "': the parameter has ",
+                                                    count, " elements, out has ", out.size())));
       }
       return GatherParameter(state, u, p, out);
     }
@@ -228,7 +230,7 @@ absl::Status StateTransfer::GatherParameter(State state, int unit, int p, absl::
   const Place place = Find(state, unit, run.segment);
   const std::string& name = context_->model->units[unit].parameters[p].name;
   if (place.data == nullptr && run.count > 0) {
-    return absl::NotFoundError(absl::StrCat("parameter '", name, "' has no ", Name(state)));
+    return Misuse(absl::NotFoundError(absl::StrCat("parameter '", name, "' has no ", Name(state))));
   }
   if (run.count == 0) return absl::OkStatus();
 

@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "device/status.h"
+#include "zero/misuse.h"
 #include "zero/step_outcome.h"
 
 namespace zero {
@@ -101,9 +102,9 @@ absl::Status StepController::FillRows(char* staging) const {
     // The others cannot come yet, and may lie behind the end of the schedule.
     const bool possible = i <= static_cast<int>(outstanding_.size());
     if (possible && !(std::isfinite(rate) && rate >= 0)) {
-      return absl::InvalidArgumentError(absl::StrCat("Step: the schedule gives ", rate,
-                                                     " for applied step ", count,
-                                                     "; a rate is finite and not negative"));
+      return Misuse(absl::InvalidArgumentError(
+          absl::StrCat("Step: the schedule gives ", rate, " for applied step ", count,
+                       "; a rate is finite and not negative")));
     }
     const double power = static_cast<double>(count);
     const bool adam = config.optimizer == OptimizerKind::kAdamW;

@@ -36,6 +36,10 @@ bool StepProgress::Complete(int64_t step) const {
   return true;
 }
 
+void StepProgress::Finished() {
+  for (const Marks& marks : ring_) complete_ = std::max(complete_, marks.step);
+}
+
 void StepProgress::Observe() {
   if (context_->group->failure_flag() == nullptr) return;
   while (Complete(complete_ + 1)) {
@@ -60,12 +64,18 @@ bool StepProgress::MayBeHalfDone(const StepController& controller) {
   if (newest <= complete_) return false;
   const bool drained = Drain().ok();
   const bool streams_tell = context_->group->failure_flag() == nullptr;
+  // An aborted gather leaves anything in the weights that it was to fill, also when the step that
+  // it belongs to did not apply.
+  const int stage = context_->plan->config.stage;
+  const bool gathers_updates = (stage == 1 || stage == 2) && context_->group->size() > 1;
+  if (!streams_tell && gathers_updates) return true;
   if (streams_tell && Complete(newest)) return false;
   if (!drained) return true;
   const absl::StatusOr<StepRecord> record = controller.LastRecord();
   if (!record.ok()) return true;
-  if (record->applied == 0 || record->step <= complete_) return false;
-  return !streams_tell || !Complete(record->step);
+  // Not the last decision: one that was refused may follow one that applied and did not end.
+  const int64_t applied = record->last_applied_step;
+  return applied > complete_ && (!streams_tell || !Complete(applied));
 }
 
 }  // namespace zero

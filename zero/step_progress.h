@@ -22,6 +22,9 @@ class StepProgress {
   // Everything of `step` is enqueued.
   absl::Status Mark(int64_t step);
 
+  // Everything marked has run, and the group is healthy.
+  void Finished();
+
   // Notes what has run while the group is healthy. Only where a group's failure cannot be told from
   // success by the streams (ProcessGroup::failure_flag); elsewhere the events know.
   void Observe();

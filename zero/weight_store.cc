@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "device/status.h"
+#include "zero/misuse.h"
 
 namespace zero {
 
@@ -18,8 +19,8 @@ WeightStore::WeightStore(const Context& context, SegmentBlock block)
 absl::Status WeightStore::Drop(int unit, const Stream& stream) {
   std::vector<std::weak_ptr<const Stream>>& holders = holders_[unit];
   if (holders.empty()) {
-    return absl::FailedPreconditionError(
-        absl::StrCat("ReleaseWeights of unit '", context_.name(unit), "': it is not acquired"));
+    return Misuse(absl::FailedPreconditionError(
+        absl::StrCat("ReleaseWeights of unit '", context_.name(unit), "': it is not acquired")));
   }
   const auto held = std::find_if(holders.begin(), holders.end(), [&](const auto& holder) {
     return holder.lock() == stream.reference().lock();

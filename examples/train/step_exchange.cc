@@ -73,6 +73,8 @@ absl::StatusOr<Gathered> StepExchange::Take() {
   }
   const Result& result = results_[outstanding_.front()];
   ZERO_RETURN_IF_ERROR(result.event->Synchronize(group_->deadline()));
+  // An aborted exchange may end like a good one: see ProcessGroup::failure_flag.
+  ZERO_RETURN_IF_ERROR(group_->Health());
   outstanding_.pop_front();
 
   Gathered gathered;

@@ -61,6 +61,8 @@ cudaError_t EnqueueOperation(cudaStream_t stream, Operation operation);
 void FailCall(const std::string& function, int64_t n, cudaError_t error);
 // Whether no such failure is outstanding.
 bool FaultsAreUsedUp();
+// Takes back those that are.
+void ForgetFaults();
 // Calls since Reset of `function`; "": of all that can fail.
 int64_t Calls(const std::string& function = "");
 // Functions called since Reset that can fail, sorted.

@@ -157,6 +157,12 @@ bool FaultsAreUsedUp() {
   return state.faults.empty();
 }
 
+void ForgetFaults() {
+  State& state = Books();
+  const QuietLock lock(state.mutex);
+  state.faults.clear();
+}
+
 int64_t Calls(const std::string& function) {
   State& state = Books();
   const QuietLock lock(state.mutex);

@@ -37,12 +37,13 @@ class FaultyStream : public HostStream {
 
 }  // namespace
 
-void FaultCounter::Arm(FaultKind kind, int64_t n) {
+void FaultCounter::Arm(FaultKind kind, int64_t n, absl::StatusCode code) {
   std::lock_guard<std::mutex> lock(mutex_);
   armed_ = true;
   fired_ = false;
   kind_ = kind;
   left_ = n;
+  code_ = code;
 }
 
 void FaultCounter::Disarm() {
@@ -66,7 +67,7 @@ absl::Status FaultCounter::Count(FaultKind kind, const std::string& what) {
   armed_ = false;
   fired_ = true;
   what_ = what;
-  return absl::UnavailableError(absl::StrCat("injected failure of ", what));
+  return absl::Status(code_, absl::StrCat("injected failure of ", what));
 }
 
 FaultyDevice::FaultyDevice(FaultCounter* counter)

@@ -22,8 +22,8 @@ enum class FaultKind {
 // Shared by one rank's device and group. Idle until armed.
 class FaultCounter {
  public:
-  // The n-th call (0, 1, ...) of `kind` from now on fails.
-  void Arm(FaultKind kind, int64_t n);
+  // The n-th call (0, 1, ...) of `kind` from now on fails with `code`.
+  void Arm(FaultKind kind, int64_t n, absl::StatusCode code);
   void Disarm();
   bool fired() const;
   std::string what() const;  // the call that failed
@@ -35,6 +35,7 @@ class FaultCounter {
   bool armed_ = false;
   FaultKind kind_ = FaultKind::kCall;
   int64_t left_ = 0;
+  absl::StatusCode code_ = absl::StatusCode::kUnavailable;
   bool fired_ = false;
   std::string what_;
 };
