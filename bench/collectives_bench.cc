@@ -4,6 +4,7 @@
 #include <cstdio>
 #include <cstring>
 #include <fstream>
+#include <functional>
 #include <map>
 #include <memory>
 #include <string>
@@ -16,7 +17,9 @@
 #include "bench/machine.h"
 #include "bench/samples.h"
 #include "bench/subcommand.h"
+#include "collectives/gloo_group.h"
 #include "collectives/local_group.h"
+#include "collectives/rendezvous.h"
 #include "device/host_device.h"
 #include "device/status.h"
 #include "examples/support/flags.h"
@@ -35,7 +38,9 @@ struct Options {
   int64_t ranks = 4;
   int64_t repeats = 9;
   std::string collective = "all";
+  std::string group = "local";
   std::string json;
+  int64_t port = 29441;
 
   int64_t first_bytes = 0, last_bytes = 0;
   DType type = DType::kF32;
@@ -188,10 +193,48 @@ class Bench {
   std::unique_ptr<CollectiveRank> rank_;
 };
 
+// Ranks in threads that meet as processes would.
+absl::Status RunGloo(const Options& o, const std::function<absl::Status(ProcessGroup*)>& body) {
+  const int size = static_cast<int>(o.ranks);
+  std::vector<absl::Status> statuses(o.ranks);
+  std::vector<std::unique_ptr<Rendezvous>> meetings(static_cast<size_t>(size));
+  const auto run = [&](int rank) -> absl::Status {
+    RendezvousOptions options;
+    options.rank = rank;
+    options.size = size;
+    options.port = static_cast<int>(o.port);
+    options.deadline = absl::Minutes(1);
+    ZERO_ASSIGN_OR_RETURN(meetings[rank], Rendezvous::Create(options));
+    ZERO_ASSIGN_OR_RETURN(const std::unique_ptr<ProcessGroup> group,
+                          GlooGroup::Create({meetings[rank].get(), options.deadline}));
+    const absl::Status status = body(group.get());
+    if (!status.ok()) group->Abort(status);
+    return status;
+  };
+  std::vector<std::thread> threads;
+  for (int rank = 0; rank < size; ++rank) {
+    threads.emplace_back([&, rank] {
+      statuses[rank] = run(rank);
+      if (meetings[rank] != nullptr) (void)meetings[rank]->Close();
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  // Rank 0's, which the others hang on, last.
+  for (int rank = size - 1; rank >= 0; --rank) meetings[rank].reset();
+  for (const absl::Status& status : statuses) ZERO_RETURN_IF_ERROR(status);
+  return absl::OkStatus();
+}
+
+absl::Status RunGroup(const Options& o, const std::function<absl::Status(ProcessGroup*)>& body) {
+  if (o.group == "gloo") return RunGloo(o, body);
+  LocalWorld world(static_cast<int>(o.ranks));
+  return RunRanks(world, body);
+}
+
 void PrintTable(const Options& o, const std::vector<Row>& rows) {
-  std::printf("%s\nlocal group: %lld ranks as threads; median of %lld repeats of %lld calls\n",
-              CpuName().c_str(), static_cast<long long>(o.ranks), static_cast<long long>(o.repeats),
-              static_cast<long long>(o.iters));
+  std::printf("%s\n%s group: %lld ranks as threads; median of %lld repeats of %lld calls\n",
+              CpuName().c_str(), o.group.c_str(), static_cast<long long>(o.ranks),
+              static_cast<long long>(o.repeats), static_cast<long long>(o.iters));
   std::printf(
       "size: bytes that are gathered, exchanged or reduced; algbw = size / time; busbw = algbw x\n"
       "(N-1)/N, twice that for all_reduce; copy: share of the speed of plain copies of the bytes\n"
@@ -231,7 +274,7 @@ absl::Status WriteJson(const Options& o, const std::vector<Row>& rows) {
     const int64_t bytes = row.part * SizeOf(o.type) * o.ranks;
     const double algbw = static_cast<double>(bytes) / row.out_of_place.median() / 1e9;
     file << absl::StrCat("{\"bench\":\"collectives\",\"device\":\"host\",\"cpu\":\"", CpuName(),
-                         "\",\"group\":\"local\",\"ranks\":", o.ranks, ",\"collective\":\"",
+                         "\",\"group\":\"", o.group, "\",\"ranks\":", o.ranks, ",\"collective\":\"",
                          Name(row.collective), "\",\"bytes\":", bytes, ",\"type\":\"", o.datatype)
          << absl::StrCat(
                 "\",\"median_us\":", row.out_of_place.median() * 1e6,
@@ -259,10 +302,9 @@ absl::Status Run(const Options& o) {
     return absl::InvalidArgumentError(
         absl::StrCat("--maxbytes ", o.maxbytes, " is less than an element for each rank"));
   }
-  LocalWorld world(static_cast<int>(o.ranks));
   std::vector<CollectiveRank*> ranks(o.ranks);
   std::vector<double> seconds(o.ranks);
-  ZERO_RETURN_IF_ERROR(RunRanks(world, [&](ProcessGroup* group) -> absl::Status {
+  ZERO_RETURN_IF_ERROR(RunGroup(o, [&](ProcessGroup* group) -> absl::Status {
     Bench bench(o, group, &ranks, &seconds);
     ZERO_RETURN_IF_ERROR(bench.Initialise());
     std::vector<Row> others = rows;  // rank 0's count
@@ -296,6 +338,9 @@ absl::Status RunCollectives(const std::vector<std::string>& arguments) {
   flags.AddChoice("collective", &o.collective,
                   {"all", "all_gather", "alltoall", "reduce_scatter", "all_reduce"},
                   "what to measure");
+  flags.AddChoice("group", &o.group, {"local", "gloo"},
+                  "threads that copy, or what processes use, over loopback");
+  flags.AddCount("port", &o.port, 1, 65535, "where the ranks of --group gloo meet");
   flags.AddText("json", &o.json, "FILE", "file for one JSON object a row");
   ZERO_RETURN_IF_ERROR(flags.Parse(LongFlags(arguments)));
   if (flags.help()) {

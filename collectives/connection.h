@@ -25,6 +25,7 @@ class Connection {
  public:
   // Longest frame of one that has not shown that it belongs to the job.
   static constexpr size_t kStrangerLimit = size_t{96} << 10;
+  // 1024 ranks bring and get some 200 KiB each in one exchange.
   static constexpr size_t kMemberLimit = size_t{16} << 20;
 
   Connection(Socket socket, std::string peer)

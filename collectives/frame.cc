@@ -8,8 +8,6 @@
 namespace zero {
 namespace {
 
-constexpr size_t kHeader = 5;  // length of the fields, type
-
 // The same on every machine: least significant byte first.
 template <class T>
 void Put(std::string& to, T number) {
@@ -76,7 +74,7 @@ absl::Status FrameReader::Failure() {
 
 std::string Encode(const Frame& frame) {
   std::string bytes;
-  bytes.reserve(kHeader + frame.fields.size());
+  bytes.reserve(kFrameHeader + frame.fields.size());
   Put(bytes, static_cast<uint32_t>(frame.fields.size()));
   bytes.push_back(static_cast<char>(frame.type));
   bytes += frame.fields;
@@ -85,7 +83,7 @@ std::string Encode(const Frame& frame) {
 
 absl::Status FrameBuffer::Next(std::optional<Frame>& frame) {
   frame.reset();
-  if (bytes_.size() < kHeader) return absl::OkStatus();
+  if (bytes_.size() < kFrameHeader) return absl::OkStatus();
   const size_t length = Take<uint32_t>(bytes_.data());
   const auto type = static_cast<unsigned char>(bytes_[4]);
   if (length > limit_ || type < static_cast<unsigned char>(FrameType::kGreeting) ||
@@ -93,9 +91,9 @@ absl::Status FrameBuffer::Next(std::optional<Frame>& frame) {
     return absl::InvalidArgumentError(absl::StrCat("no message of this protocol: ", length,
                                                    " bytes of type ", type, "; at most ", limit_));
   }
-  if (bytes_.size() < kHeader + length) return absl::OkStatus();
-  frame = Frame{static_cast<FrameType>(type), bytes_.substr(kHeader, length)};
-  bytes_.erase(0, kHeader + length);
+  if (bytes_.size() < kFrameHeader + length) return absl::OkStatus();
+  frame = Frame{static_cast<FrameType>(type), bytes_.substr(kFrameHeader, length)};
+  bytes_.erase(0, kFrameHeader + length);
   return absl::OkStatus();
 }
 

@@ -16,8 +16,8 @@ enum class FrameType : uint8_t {
   kRefused,       // hub to newcomer: nothing; the connection ends
   kRoster,        // hub to member: proof, ranks that have not come; empty: the job is complete
   kPing,          // to show that one is alive
-  kExchange,      // member to hub: index, name, value
-  kExchanged,     // hub to member: index, values of all ranks
+  kExchange,      // member to hub: index, name, a value for all ranks or one for each
+  kExchanged,     // hub to member: index, values of all ranks for this one
   kAgree,         // member to hub: index, text
   kAbort,         // member to hub: code, message
   kFailed,        // hub to member: code, message
@@ -62,15 +62,17 @@ class FrameReader {
 // The bytes of a frame.
 std::string Encode(const Frame& frame);
 
+inline constexpr size_t kFrameHeader = 5;  // length of the fields, type
+
 // Cuts what arrives into frames.
 class FrameBuffer {
  public:
-  // `limit`: bytes of the longest frame that is accepted.
+  // `limit`: bytes of the longest fields that are accepted.
   explicit FrameBuffer(size_t limit) : limit_(limit) {}
   void set_limit(size_t limit) { limit_ = limit; }
   void Append(const char* data, size_t bytes) { bytes_.append(data, bytes); }
-  // More than one frame may have: it is time for Next.
-  bool full() const { return bytes_.size() > limit_; }
+  // Even the longest frame would be whole: it is time for Next.
+  bool full() const { return bytes_.size() >= limit_ + kFrameHeader; }
   // The next whole frame, or nothing yet. kInvalidArgument: what arrives are no frames.
   absl::Status Next(std::optional<Frame>& frame);
 

@@ -103,6 +103,8 @@ class GlooGroup::Impl {
     rendezvous_->Abort(reason);
     // Its callback may run on another thread, after Abort has returned.
     OnFailure(rendezvous_->Health());
+    // A callback of the rendezvous, called by a thread that counts as moving until it returns.
+    if (serves_ == this) return;
     std::unique_lock<std::mutex> lock(gate_->mutex);
     gate_->changed.wait(lock, [&] { return moving_ == 0; });
   }
@@ -140,6 +142,8 @@ class GlooGroup::Impl {
                        const std::vector<Transfer>& receives, int failed_peer);
   // The failure of the group, with the call that it ended.
   absl::Status Named(const Call& call, const absl::Status& reason) const;
+
+  inline static thread_local const Impl* serves_ = nullptr;  // of the thread, if a group's own
 
   Rendezvous* const rendezvous_;
   const absl::Duration deadline_;
@@ -283,6 +287,7 @@ void GlooGroup::Impl::Connect() {
 
 void GlooGroup::Impl::Work() {
   BlockSigpipe();
+  serves_ = this;
   std::unique_lock<std::mutex> lock(gate_->mutex);
   while (true) {
     ++idle_;

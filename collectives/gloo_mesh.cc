@@ -25,26 +25,9 @@ constexpr uint64_t kGreeting = ~uint64_t{0};
 
 std::string Text(const std::vector<char>& bytes) { return std::string(bytes.begin(), bytes.end()); }
 
-// What a rank tells all others: a nonce, then where its end of each pair listens.
-struct Ends {
-  std::string nonce;
-  std::vector<std::string> addresses;
-};
-
-std::string Write(const Ends& ends) {
-  FrameWriter writer(FrameType::kExchange);
-  writer.Text(ends.nonce);
-  for (const std::string& address : ends.addresses) writer.Text(address);
-  return writer.Finish().fields;
-}
-
-Ends Read(const std::string& fields, int size) {
-  const Frame frame{FrameType::kExchange, fields};
-  FrameReader reader(frame);
-  Ends ends;
-  ends.nonce = reader.Text();
-  for (int peer = 0; peer < size; ++peer) ends.addresses.push_back(reader.Text());
-  return ends;
+// What a rank tells another one: its nonce, and where its end of their pair listens.
+std::string Write(const std::string& nonce, const std::string& address) {
+  return FrameWriter(FrameType::kExchange).Text(nonce).Text(address).Finish().fields;
 }
 
 }  // namespace
@@ -93,19 +76,21 @@ absl::Status GlooMesh::Open(Rendezvous& rendezvous, absl::Duration deadline) {
                             Disconnect();
                           })};
 
-  Ends own;
-  own.nonce = NewNonce();
+  const std::string nonce = NewNonce();
+  std::vector<std::string> own;
   for (int peer = 0; peer < size_; ++peer) {
-    own.addresses.push_back(peer == rank_ ? "" : Text(context_->getPair(peer)->address().bytes()));
+    const bool self = peer == rank_;
+    own.push_back(Write(nonce, self ? "" : Text(context_->getPair(peer)->address().bytes())));
   }
   ZERO_ASSIGN_OR_RETURN(const std::vector<std::string> all,
-                        rendezvous.Exchange("gloo addresses", Write(own)));
+                        rendezvous.ExchangeEach("gloo addresses", own));
   std::vector<std::string> nonces;
   for (int peer = 0; peer < size_; ++peer) {
-    const Ends ends = Read(all[peer], size_);
-    nonces.push_back(ends.nonce);
+    const Frame frame{FrameType::kExchange, all[peer]};
+    FrameReader reader(frame);
+    nonces.push_back(reader.Text());
+    const std::string address = reader.Text();
     if (peer == rank_) continue;
-    const std::string& address = ends.addresses[rank_];
     context_->getPair(peer)->connect(std::vector<char>(address.begin(), address.end()));
   }
   return Greet(nonces);

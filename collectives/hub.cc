@@ -10,8 +10,14 @@ namespace zero {
 Hub::Hub(int size, absl::Duration deadline, std::function<void(int, const Frame&)> send)
     : size_(size), deadline_(deadline), send_(std::move(send)), left_(size, false) {}
 
+template <class F>
+void Hub::ForEachRank(const F& send) {
+  for (int rank = 1; rank < size_; ++rank) send(rank);
+  send(0);
+}
+
 void Hub::SendToAll(const Frame& frame) {
-  for (int rank = 0; rank < size_; ++rank) send_(rank, frame);
+  ForEachRank([&](int rank) { send_(rank, frame); });
 }
 
 void Hub::Fail(const absl::Status& reason) {
@@ -42,7 +48,13 @@ void Hub::OnExchange(int rank, FrameReader& reader) {
   if (!failure_.ok()) return;
   const uint64_t index = reader.Number();
   const std::string name = reader.Text();
-  std::string value = reader.Text();
+  std::vector<std::string> values;
+  while (reader.ok() && !reader.AtEnd()) values.push_back(reader.Text());
+  if (!reader.ok() || (values.size() != 1 && values.size() != static_cast<size_t>(size_))) {
+    return Fail(
+        absl::InternalError(absl::StrCat("rank ", rank, " exchanges '", name, "' with ",
+                                         values.size(), " values; it must be 1 or ", size_)));
+  }
   Exchange& exchange = exchanges_[index];
   if (exchange.have.empty()) {
     exchange.have.resize(size_);
@@ -61,13 +73,22 @@ void Hub::OnExchange(int rank, FrameReader& reader) {
   }
   exchange.have[rank] = true;
   exchange.names[rank] = name;
-  exchange.values[rank] = std::move(value);
+  exchange.values[rank] = std::move(values);
   if (++exchange.count < size_) return;
-  FrameWriter answer(FrameType::kExchanged);
-  answer.Number(index);
-  for (const std::string& each : exchange.values) answer.Text(each);
+  const Exchange whole = std::move(exchange);
   exchanges_.erase(index);
-  SendToAll(answer.Finish());
+  Answer(index, whole);
+}
+
+void Hub::Answer(uint64_t index, const Exchange& exchange) {
+  ForEachRank([&](int rank) {
+    FrameWriter answer(FrameType::kExchanged);
+    answer.Number(index);
+    for (const std::vector<std::string>& values : exchange.values) {
+      answer.Text(values.size() == 1 ? values[0] : values[static_cast<size_t>(rank)]);
+    }
+    send_(rank, answer.Finish());
+  });
 }
 
 void Hub::OnAgree(int rank, FrameReader& reader) {

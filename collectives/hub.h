@@ -35,7 +35,7 @@ class Hub {
     SteadyTime since = SteadyNow();
     std::vector<bool> have;
     std::vector<std::string> names;
-    std::vector<std::string> values;
+    std::vector<std::vector<std::string>> values;  // for all ranks, or for each one its own
     int count = 0;
   };
   struct Agreement {
@@ -46,8 +46,13 @@ class Hub {
   };
 
   void OnExchange(int rank, FrameReader& reader);
+  void Answer(uint64_t index, const Exchange& exchange);
   void OnAgree(int rank, FrameReader& reader);
   void OnLeave(int rank);
+  // Calls `send(rank)` for each rank. Rank 0 comes last: its callbacks run in the call, and the
+  // others must not wait for them.
+  template <class F>
+  void ForEachRank(const F& send);
   void SendToAll(const Frame& frame);
 
   const int size_;

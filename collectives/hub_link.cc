@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <thread>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -17,8 +18,31 @@ constexpr size_t kMostStrangers = 64;  // besides as many as there are ranks
 constexpr auto kStrangersTime = std::chrono::seconds(10);
 constexpr auto kTellingTime = std::chrono::seconds(5);
 constexpr auto kRosterTime = std::chrono::milliseconds(100);
+constexpr auto kShortagePause = std::chrono::milliseconds(10);
+
+bool IsNumber(const std::string& host) {
+  return host.find(':') != std::string::npos ||
+         host.find_first_not_of("0123456789.") == std::string::npos;
+}
+
+// The system has no room for one more connection, and the one that waits stays.
+bool IsShortage(int error) {
+  return error == EMFILE || error == ENFILE || error == ENOBUFS || error == ENOMEM;
+}
 
 }  // namespace
+
+std::vector<SocketAddress> OpenFirst(std::vector<SocketAddress> addresses) {
+  std::stable_partition(addresses.begin(), addresses.end(),
+                        [](const SocketAddress& address) { return !address.loopback(); });
+  return addresses;
+}
+
+std::string HiddenByName(const std::string& name, const SocketAddress& address) {
+  if (!address.loopback() || name == "localhost" || IsNumber(name)) return "";
+  return absl::StrCat("MASTER_ADDR '", name, "' is ", address.Host(),
+                      " on rank 0's machine (see /etc/hosts); other machines cannot reach it");
+}
 
 absl::Duration PingInterval(absl::Duration deadline) {
   return std::clamp(deadline / 4, absl::Milliseconds(20), absl::Seconds(5));
@@ -57,11 +81,12 @@ absl::Status HubLink::StartListening(SteadyTime until) {
                         absl::StrCat("rank 0: MASTER_ADDR: ", addresses.status().message()));
   }
   int error = 0;
-  for (const SocketAddress& address : *addresses) {
+  for (const SocketAddress& address : OpenFirst(*addresses)) {
     SocketOrErrno made = zero::Listen(address);
     if (made.error == 0) {
       listener_ = std::move(made.socket);
       local_address_ = address.Host();
+      hidden_ = HiddenByName(options_.address, address);
       return absl::OkStatus();
     }
     error = made.error;
@@ -92,6 +117,7 @@ absl::Status HubLink::GatherUntil(SteadyTime until) {
       std::string text =
           absl::StrCat("rank 0 waited ", absl::FormatDuration(options_.deadline), " for rank ",
                        Missing(), " to join at ", options_.address, ":", options_.port);
+      if (!hidden_.empty()) absl::StrAppend(&text, "; ", hidden_);
       if (refused_ > 0) {
         absl::StrAppend(&text, "; ", refused_, " connections were refused, the last from ",
                         last_refused_);
@@ -129,6 +155,7 @@ void HubLink::Greet() {
   while (true) {
     SocketAddress peer;
     SocketOrErrno made = Accept(listener_, peer);
+    if (IsShortage(made.error)) std::this_thread::sleep_for(kShortagePause);
     if (made.error != 0) return;
     if (strangers_.size() == kMostStrangers + members_.size()) {
       Refuse(strangers_.front(), "too many at a time");

@@ -15,6 +15,12 @@
 
 namespace zero {
 
+// Those that other machines may reach come first: Debian maps a machine's own name to 127.0.1.1.
+std::vector<SocketAddress> OpenFirst(std::vector<SocketAddress> addresses);
+// What a job on several machines should know of rank 0 listening on `address` for MASTER_ADDR
+// `name`; empty when that is what the name says.
+std::string HiddenByName(const std::string& name, const SocketAddress& address);
+
 class HubLink : public ControlLink {
  public:
   // Listens on the address of `options` and waits until all ranks have joined. One rank: no socket.
@@ -59,6 +65,7 @@ class HubLink : public ControlLink {
 
   const RendezvousOptions options_;
   std::string local_address_;
+  std::string hidden_;  // see HiddenByName
   Socket listener_;
   std::list<Stranger> strangers_;
   std::vector<Member> members_;

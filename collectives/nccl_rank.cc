@@ -230,10 +230,13 @@ void NcclRank::Abort(const absl::Status& reason) {
   {
     std::unique_lock<std::mutex> lock(mutex_);
     if (!failure_.ok()) {
+      // A callback of the control channel, called below by this very thread.
+      if (aborter_ == std::this_thread::get_id()) return;
       ended_.wait(lock, [this] { return aborted_; });
       return;
     }
     failure_ = reason;
+    aborter_ = std::this_thread::get_id();
   }
   // First of all: what the streams run after the abort must be able to see that it came.
   if (flag_.data() != nullptr) {

@@ -6,6 +6,7 @@
 #include <memory>
 #include <mutex>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "absl/functional/function_ref.h"
@@ -73,7 +74,8 @@ class NcclRank : public ProcessGroup, private Watched {
   std::condition_variable ended_;
   absl::Status failure_;  // written once, before failed_
   std::atomic<bool> failed_{false};
-  bool aborted_ = false;  // nothing runs any more
+  std::thread::id aborter_;  // set with failure_
+  bool aborted_ = false;     // nothing runs any more
   TrafficTable traffic_;
 };
 

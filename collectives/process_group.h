@@ -42,6 +42,7 @@ struct ReduceScatterPiece {
 };
 
 struct Traffic {
+  bool operator==(const Traffic&) const = default;
   int64_t calls = 0;
   int64_t bytes = 0;  // sent by this rank to others
 };

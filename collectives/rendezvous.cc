@@ -100,10 +100,13 @@ class Rendezvous::Impl {
   }
 
   absl::StatusOr<std::vector<std::string>> Exchange(const std::string& name,
-                                                    const std::string& value) {
+                                                    const std::vector<std::string>& values) {
     ZERO_RETURN_IF_ERROR(Health());
     const uint64_t index = next_exchange_++;
-    Submit(FrameWriter(FrameType::kExchange).Number(index).Text(name).Text(value).Finish());
+    FrameWriter frame(FrameType::kExchange);
+    frame.Number(index).Text(name);
+    for (const std::string& value : values) frame.Text(value);
+    Submit(frame.Finish());
     std::unique_lock<std::mutex> lock(mutex_);
     const auto done = [&] { return !failure_.ok() || exchanged_.count(index) != 0; };
     if (!changed_.wait_for(lock, Bounded(options_.deadline + kVerdictTime), done)) {
@@ -114,9 +117,9 @@ class Rendezvous::Impl {
       return Health();
     }
     if (exchanged_.count(index) == 0) return failure_;
-    std::vector<std::string> values = std::move(exchanged_[index]);
+    std::vector<std::string> answer = std::move(exchanged_[index]);
     exchanged_.erase(index);
-    return values;
+    return answer;
   }
 
   void Agree(int64_t index, const std::string& text) {
@@ -295,7 +298,16 @@ const std::string& Rendezvous::local_address() const { return impl_->local_addre
 
 absl::StatusOr<std::vector<std::string>> Rendezvous::Exchange(const std::string& name,
                                                               const std::string& value) {
-  return impl_->Exchange(name, value);
+  return impl_->Exchange(name, {value});
+}
+absl::StatusOr<std::vector<std::string>> Rendezvous::ExchangeEach(
+    const std::string& name, const std::vector<std::string>& values) {
+  if (values.size() != static_cast<size_t>(size())) {
+    return absl::InvalidArgumentError(absl::StrCat("exchange '", name, "': rank ", rank(), " has ",
+                                                   values.size(), " values for ", size(),
+                                                   " ranks; it must have one for each"));
+  }
+  return impl_->Exchange(name, values);
 }
 void Rendezvous::Agree(int64_t index, const std::string& text) { impl_->Agree(index, text); }
 void Rendezvous::Abort(const absl::Status& reason) { impl_->Abort(reason); }

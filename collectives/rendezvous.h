@@ -61,6 +61,11 @@ class Rendezvous : public ControlChannel {
   // are matched in order, and `name` must be the same on every rank. One thread at a time.
   absl::StatusOr<std::vector<std::string>> Exchange(const std::string& name,
                                                     const std::string& value) override;
+  // [collective] The same with a value for each rank: what every rank has for this one, by rank. So
+  // N values of each rank are N * N that rank 0 keeps, but only N that it sends to each.
+  // kInvalidArgument, on this rank alone: not one value per rank.
+  absl::StatusOr<std::vector<std::string>> ExchangeEach(const std::string& name,
+                                                        const std::vector<std::string>& values);
 
   // Says what this rank does as the `index`-th thing, and returns at once. When two ranks have said
   // something different, the job fails (kInvalidArgument) with both ranks and texts.

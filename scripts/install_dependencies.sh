@@ -6,7 +6,8 @@ packages=(
   g++ cmake ninja-build ccache git
   libabsl-dev nlohmann-json3-dev libhwy-dev  # the library
   libeigen3-dev libdnnl-dev                  # products of the examples
-  catch2 bible-kjv                           # tests, and text to train on
+  libgloo-dev                                # ranks as processes on CPUs
+  catch2 openmpi-bin bible-kjv               # tests, and text to train on
 )
 
 if [[ $# -gt 0 ]]; then

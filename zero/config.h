@@ -7,6 +7,7 @@
 
 #include "absl/status/status.h"
 #include "absl/time/time.h"
+#include "collectives/reduction_kind.h"
 #include "device/dtype.h"
 
 namespace zero {
@@ -42,6 +43,7 @@ struct Config {
   DType accumulation = DType::kF32;
   int64_t reduce_bucket_size = 500'000'000;  // elements reduced in one call, over all ranks
   int prefetch = 1;                          // stage 3: units gathered ahead
+  ReductionKind reduction = ReductionKind::kOrdered;  // the same bits everywhere, or the group's own
 
   // Fills slots with NaN before each hand-out, so that whatever is read unwritten shows.
   bool poison_slots = false;

@@ -30,7 +30,8 @@ absl::Status OptimizerCore::Initialise(Device* device, ProcessGroup* group,
   context_.arithmetic = arithmetic_.get();
 
   ZERO_ASSIGN_OR_RETURN(reduction_,
-                        OrderedReduction::Create(device, group, plan_.reduction.call_bytes));
+                        OrderedReduction::Create(device, group, plan_.reduction.call_bytes,
+                                                 plan_.config.reduction));
   ZERO_ASSIGN_OR_RETURN(step_, StepController::Create(context_));
   ZERO_ASSIGN_OR_RETURN(progress_, StepProgress::Create(context_));
   ZERO_ASSIGN_OR_RETURN(states_, OptimizerStates::Create(context_));
@@ -264,7 +265,8 @@ std::string OptimizerCore::accounting_json() const {
                     ", \"bytes\": ", traffic.bytes, "}");
     separator = ", ";
   }
-  absl::StrAppend(&json, "}, \"host_waits\": ", context_.device->host_waits(), "}");
+  absl::StrAppend(&json, "}, \"host_waits\": ", context_.device->host_waits(),
+                  ", \"reduction\": \"", reduction_->reduction_choice(), "\"}");
   return json;
 }
 

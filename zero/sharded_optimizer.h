@@ -152,7 +152,7 @@ class ShardedOptimizer {
   virtual const Plan& plan() const = 0;  // what was promised
   virtual const Model& model() const = 0;
   // What is used: {"memory": {category: {"current", "peak"}}, "wire": {name: {"calls", "bytes"}},
-  // "host_waits"}. Any thread.
+  // "host_waits", "reduction": which kind and why}. Any thread.
   virtual std::string accounting_json() const = 0;
 };
 

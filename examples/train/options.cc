@@ -53,6 +53,8 @@ void AddFlags(support::FlagTable& flags, Options& options) {
                   "most that the loops may use; products have their own choice");
   flags.AddCount("reduce_bucket_size", &options.reduce_bucket_size, 1, kMany,
                  "gradient elements reduced in one call");
+  flags.AddChoice("reduction", &options.reduction, {"ordered", "native", "auto"},
+                  "who adds gradients: this library in order, or NCCL");
   flags.AddCount("prefetch", &options.prefetch, 0, 1024, "units gathered ahead in stage 3");
   flags.AddCount("deadline", &options.deadline, 1, kMost,
                  "seconds that ranks wait for one that is silent");
@@ -125,6 +127,8 @@ Config OptimizerConfig(const Options& options) {
   config.accumulation = options.accumulation_dtype == "fp32" ? DType::kF32 : DType::kBF16;
   config.reduce_bucket_size = options.reduce_bucket_size;
   config.prefetch = static_cast<int>(options.prefetch);
+  // The flag allows these names only.
+  config.reduction = ParseReductionKind(options.reduction).value_or(ReductionKind::kOrdered);
   return config;
 }
 

@@ -42,6 +42,7 @@ struct Options {
   std::string simd = "best";
   int64_t reduce_bucket_size = Config().reduce_bucket_size;
   int64_t prefetch = Config().prefetch;
+  std::string reduction = Name(Config().reduction);
   int64_t deadline = 600;
   std::string output;
   std::string metrics;

@@ -44,9 +44,10 @@ std::string ConfigurationOf(const Options& o, const llama::LlamaConfig& model,
       "\n--weight_decay=", o.weight_decay, "\n--beta1=", o.beta1, "\n--beta2=", o.beta2,
       "\n--epsilon=", o.epsilon, "\n--clip=", o.clip, "\n--seed=", o.seed,
       "\n--shuffle=", o.shuffle, "\n--device=", o.device,
-      "\n--reduce_bucket_size=", o.reduce_bucket_size, "\n--prefetch=", o.prefetch, "\n--output ",
-      o.output.empty() ? "is not given" : "is given", "\n--evaluate_every=", o.evaluate_every,
-      "\n--evaluate_batches=", o.evaluate_batches, "\nbytes of --data=", data.bytes(),
+      "\n--reduce_bucket_size=", o.reduce_bucket_size, "\n--prefetch=", o.prefetch,
+      "\n--reduction=", o.reduction, "\n--output ", o.output.empty() ? "is not given" : "is given",
+      "\n--evaluate_every=", o.evaluate_every, "\n--evaluate_batches=", o.evaluate_batches,
+      "\nbytes of --data=", data.bytes(),
       "\n--model=", absl::StrReplaceAll(json.value_or(""), {{"\n", " "}}));
 }
 

@@ -12,6 +12,7 @@
 #include "device/host_device.h"
 #include "device/status.h"
 #include "tests/collectives/group_test_util.h"
+#include "tests/collectives/rendezvous_test_util.h"
 
 namespace zero::test {
 namespace {
@@ -80,6 +81,32 @@ TEST_CASE("GlooGroup: a rank that is gone is named with the call that waits for 
     CHECK(absl::IsAborted(later[r]));
     CHECK_THAT(std::string(later[r].message()), ContainsSubstring("barrier 'later'"));
     CHECK_THAT(std::string(later[r].message()), ContainsSubstring("rank 2 is gone"));
+  }
+}
+
+TEST_CASE("GlooGroup: a failed call ends though rank 0 does not answer and the group is checked",
+          "[collectives][thread]") {
+  HeldLine line;
+  Meeting meeting = Meet(2, kLong, [&](RendezvousOptions& o) { line.Join(o, 1); });
+  const auto statuses = OnEachMember(meeting, [&](Rendezvous& rendezvous) -> absl::Status {
+    ZERO_ASSIGN_OR_RETURN(const auto group,
+                          GlooGroup::Create({&rendezvous, absl::Milliseconds(500)}));
+    CheckedGroup checked(group.get(), &rendezvous);
+    if (rendezvous.rank() == 1) {
+      line.Hold(true);
+      // The thread of the call gives up, and what it calls then ends in Abort of the group.
+      const absl::Status status = Barrier(checked, "alone");
+      line.Hold(false);
+      return status;
+    }
+    (void)Soon([&] { return !checked.Health().ok(); });
+    return checked.Health();
+  });
+  for (const absl::Status& status : statuses) {
+    INFO(status.ToString());
+    CHECK(absl::IsDeadlineExceeded(status));
+    CHECK_THAT(std::string(status.message()),
+               ContainsSubstring("barrier 'alone': rank 1 waited 500ms for rank 0"));
   }
 }
 

@@ -1,14 +1,15 @@
 // How a group over NCCL dies: which error each rank gets, how soon, and what the streams see.
 #include <atomic>
-#include <chrono>
 #include <cstdlib>
 #include <thread>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "collectives/checked_group.h"
 #include "device/cuda_stream.h"
 #include "device/status.h"
 #include "tests/collectives/nccl_test_util.h"
+#include "tests/collectives/rendezvous_test_util.h"
 #include "tests/standin/cudart.h"
 
 namespace zero::test {
@@ -18,14 +19,6 @@ constexpr double kSoon = 20;  // seconds; far below deadlines that must not be w
 
 bool Contains(const absl::Status& status, const std::string& text) {
   return std::string(status.message()).find(text) != std::string::npos;
-}
-
-double Seconds() {
-  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
-}
-
-void Sleep(int milliseconds) {
-  std::this_thread::sleep_for(std::chrono::milliseconds(milliseconds));
 }
 
 // Every kind of call.
@@ -228,6 +221,35 @@ TEST_CASE("NCCL abort: the first reason stays and later calls are kAborted with 
     CHECK(absl::IsAborted(later[r]));
     CHECK(Contains(later[r], "barrier 'later'"));
     CHECK(Contains(later[r], "the trainer gave up"));
+  }
+}
+
+TEST_CASE("NCCL abort: it ends though rank 0 does not answer and the group is checked",
+          "[collectives][nccl][thread]") {
+  const NcclStandin standin;
+  HeldLine line;
+  Meeting meeting = Meet(2, absl::Minutes(5), [&](RendezvousOptions& o) { line.Join(o, 1); });
+  const std::vector<absl::Status> statuses =
+      OnEachMember(meeting, [&](Rendezvous& rendezvous) -> absl::Status {
+        CudaDevice::Options options;
+        options.id = rendezvous.rank();
+        ZERO_ASSIGN_OR_RETURN(const std::unique_ptr<CudaDevice> device,
+                              CudaDevice::Create(options));
+        ZERO_ASSIGN_OR_RETURN(const std::unique_ptr<ProcessGroup> group,
+                              CreateNcclGroup(device.get(), &rendezvous, {}));
+        CheckedGroup checked(group.get(), &rendezvous);
+        if (rendezvous.rank() == 1) {
+          line.Hold(true);
+          checked.Abort(absl::UnavailableError("the trainer gave up"));
+          line.Hold(false);
+        }
+        (void)Soon([&] { return !checked.Health().ok(); });
+        return checked.Health();
+      });
+  for (const absl::Status& status : statuses) {
+    INFO(status.ToString());
+    CHECK(absl::IsUnavailable(status));
+    CHECK(Contains(status, "the trainer gave up"));
   }
 }
 

@@ -1,4 +1,8 @@
 // What goes wrong while ranks meet: each fault has a message of its own, within the deadline.
+#include <sys/resource.h>
+#include <time.h>
+#include <unistd.h>
+
 #include <atomic>
 #include <thread>
 #include <vector>
@@ -6,6 +10,7 @@
 #include "absl/strings/str_cat.h"
 #include "collectives/connection.h"
 #include "collectives/handshake.h"
+#include "collectives/hub_link.h"
 #include "tests/catch.h"
 #include "tests/collectives/rendezvous_test_util.h"
 
@@ -87,6 +92,95 @@ TEST_CASE("Meeting: an address of another machine is named on rank 0", "[collect
                                {1});
   CHECK(absl::IsInvalidArgument(meeting[0].status()));
   CHECK_THAT(MessageOf(meeting, 0), ContainsSubstring("does not have that address"));
+}
+
+SocketAddress Number(const std::string& host) { return Resolve(host, 1, kLong)->front(); }
+
+TEST_CASE("Meeting: rank 0 listens where other machines reach it if its name says so",
+          "[collectives]") {
+  const auto order = [](const std::vector<std::string>& hosts) {
+    std::vector<SocketAddress> addresses;
+    for (const std::string& host : hosts) addresses.push_back(Number(host));
+    std::vector<std::string> names;
+    for (const SocketAddress& address : OpenFirst(addresses)) names.push_back(address.Host());
+    return names;
+  };
+  using Hosts = std::vector<std::string>;
+  CHECK(order({"127.0.1.1", "198.51.100.7", "::1", "198.51.100.8"}) ==
+        Hosts({"198.51.100.7", "198.51.100.8", "127.0.1.1", "::1"}));
+  CHECK(order({"127.0.1.1", "127.0.0.1"}) == Hosts({"127.0.1.1", "127.0.0.1"}));
+}
+
+TEST_CASE("Meeting: a name that is loopback on rank 0's machine is said when ranks do not come",
+          "[collectives][thread]") {
+  CHECK_THAT(HiddenByName("node-1", Number("127.0.1.1")),
+             ContainsSubstring("MASTER_ADDR 'node-1' is 127.0.1.1 on rank 0's machine") &&
+                 ContainsSubstring("/etc/hosts"));
+  CHECK(HiddenByName("node-1", Number("198.51.100.7")) == "");
+  CHECK(HiddenByName("localhost", Number("127.0.0.1")) == "");
+  CHECK(HiddenByName("127.0.1.1", Number("127.0.1.1")) == "");
+  CHECK(HiddenByName("::1", Number("::1")) == "");
+  // What this machine calls itself may be either.
+  char name[256] = "";
+  REQUIRE(gethostname(name, sizeof(name) - 1) == 0);
+  const auto own = Resolve(name, 1, kLong);
+  if (!own.ok()) return;
+  const auto wait = [](const std::string& address) {
+    return Meet(2, kShort,
+                [&](RendezvousOptions& o) {
+                  o.address = address;
+                  o.token = "x";
+                },
+                {1});
+  };
+  const Meeting meeting = wait(name);
+  INFO(meeting[0].status().ToString());
+  CHECK(absl::IsDeadlineExceeded(meeting[0].status()));
+  const bool open = !OpenFirst(*own)[0].loopback() || std::string(name) == "localhost";
+  CHECK((MessageOf(meeting, 0).find("other machines cannot reach it") == std::string::npos) ==
+        open);
+  CHECK_THAT(MessageOf(wait("127.0.0.1"), 0), !ContainsSubstring("other machines"));
+}
+
+// At most `most` open files for this process while it lives.
+class FewFiles {
+ public:
+  explicit FewFiles(rlim_t most) {
+    getrlimit(RLIMIT_NOFILE, &before_);
+    const rlimit few{most, before_.rlim_max};
+    setrlimit(RLIMIT_NOFILE, &few);
+  }
+  ~FewFiles() { setrlimit(RLIMIT_NOFILE, &before_); }
+
+ private:
+  rlimit before_{};
+};
+
+TEST_CASE("Meeting: rank 0 does not spin while it has no file for a connection that waits",
+          "[collectives][thread]") {
+  RendezvousOptions options;
+  options.size = 2;
+  options.port = FreePort();
+  options.deadline = absl::Milliseconds(1500);
+  absl::Status status;
+  double busy = 0;  // seconds of processor
+  std::thread rank_0([&] {
+    status = Rendezvous::Create(options).status();
+    timespec used{};
+    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &used);
+    busy = static_cast<double>(used.tv_sec) + 1e-9 * static_cast<double>(used.tv_nsec);
+  });
+  const SocketAddress there = Loopback(options.port);
+  const Socket stranger(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  CHECK(Soon([&] { return Connect(there, absl::Seconds(1)).error == 0; }));  // it listens
+  {
+    const FewFiles few(3);  // standard input, output and error
+    CHECK(connect(stranger.fd(), reinterpret_cast<const sockaddr*>(&there.storage), there.length) ==
+          0);
+    rank_0.join();
+  }
+  CHECK(absl::IsDeadlineExceeded(status));
+  CHECK(busy < 0.5);
 }
 
 TEST_CASE("Meeting: without a token only loopback is used and the message says how to set one",

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "collectives/connection.h"
 #include "device/status.h"
 #include "tests/catch.h"
 #include "tests/collectives/rendezvous_test_util.h"
@@ -101,6 +102,48 @@ TEST_CASE("Rendezvous: an abort reaches every rank with code and words and the f
   int late = 0;
   (*meeting[0])->OnFailure([&](const absl::Status&) { ++late; });
   CHECK(late == 1);
+}
+
+TEST_CASE("Rendezvous: the others hear of a failure before the callbacks of rank 0 are done",
+          "[collectives][thread]") {
+  const Meeting meeting = Meet(3, kLong);
+  std::atomic<int> heard{-1};
+  (*meeting[0])->OnFailure([&](const absl::Status&) {
+    heard = Soon([&] { return !(*meeting[1])->Health().ok(); }) ? 1 : 0;
+  });
+  (*meeting[2])->Abort(absl::DataLossError("bad sample"));
+  CHECK(Soon([&] { return heard >= 0; }));
+  CHECK(heard == 1);
+}
+
+TEST_CASE("Rendezvous: an exchange for each gives a rank what all have for it and no more",
+          "[collectives][thread]") {
+  // All values together are longer than a message may be.
+  constexpr int kRanks = 4;
+  constexpr size_t kBytes = Connection::kMemberLimit / (2 * kRanks);
+  static_assert(kRanks * kRanks * kBytes > Connection::kMemberLimit);
+  const auto value = [](int from, int to) {
+    return std::string(kBytes + static_cast<size_t>(from), static_cast<char>('a' + from)) +
+           absl::StrCat("to ", to);
+  };
+  Meeting meeting = Meet(kRanks, kLong);
+  CHECK(FirstError(OnEachMember(meeting, [&](Rendezvous& rendezvous) -> absl::Status {
+          std::vector<std::string> own;
+          for (int to = 0; to < kRanks; ++to) own.push_back(value(rendezvous.rank(), to));
+          ZERO_ASSIGN_OR_RETURN(const std::vector<std::string> got,
+                                rendezvous.ExchangeEach("each", own));
+          for (int from = 0; from < kRanks; ++from) {
+            if (got[from] != value(from, rendezvous.rank())) {
+              return absl::InternalError(absl::StrCat("wrong value of rank ", from));
+            }
+          }
+          return rendezvous.Exchange("all", "x").status();
+        })) == "");
+  const absl::Status few = (*meeting[1])->ExchangeEach("few", {"1", "2"}).status();
+  CHECK(absl::IsInvalidArgument(few));
+  CHECK_THAT(std::string(few.message()),
+             ContainsSubstring("'few': rank 1 has 2 values for 4 ranks"));
+  CHECK(FirstError(CloseAll(meeting)) == "");
 }
 
 TEST_CASE("Rendezvous: a rank that ends without leaving is named on the others at once",

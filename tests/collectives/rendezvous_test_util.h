@@ -1,9 +1,11 @@
 // Rendezvous of several ranks in one process, each on a thread of its own.
 #pragma once
 
+#include <atomic>
 #include <functional>
 #include <memory>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -22,6 +24,27 @@ using Meeting = std::vector<absl::StatusOr<std::unique_ptr<Rendezvous>>>;
 Meeting Meet(int size, absl::Duration deadline,
              const std::function<void(RendezvousOptions&)>& change = nullptr,
              const std::vector<int>& absent = {});
+
+// A line to rank 0 of a meeting that can be held: what a rank sends does not arrive meanwhile, as
+// when rank 0 is too busy to read it.
+class HeldLine {
+ public:
+  HeldLine();
+  ~HeldLine();
+  // For the ranks' options: rank 0 takes a port of its own, `rank` comes over this line.
+  void Join(RendezvousOptions& options, int rank) const;
+  void Hold(bool held) { held_ = held; }
+
+ private:
+  void Serve();
+
+  const int outer_port_;
+  const int inner_port_;
+  Socket listener_;
+  std::atomic<bool> held_{false};
+  std::atomic<bool> done_{false};
+  std::thread thread_;
+};
 
 // Calls body(rank's rendezvous) on a thread per rank; what each returned.
 std::vector<absl::Status> OnEachMember(const Meeting& meeting,

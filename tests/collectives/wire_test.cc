@@ -64,6 +64,24 @@ TEST_CASE("FrameBuffer: frames come out as they went in however they are cut", "
   CHECK(FrameReader(frames[2]).Failure() == absl::DataLossError("why"));
 }
 
+TEST_CASE("FrameBuffer: it is not full before the longest frames are whole", "[collectives]") {
+  for (size_t length = 90; length <= 100; ++length) {
+    CAPTURE(length);
+    const std::string bytes = Encode(Frame{FrameType::kPing, std::string(length, 'x')});
+    FrameBuffer buffer(100);
+    // Filled as a connection does, in small pieces.
+    for (size_t at = 0; at < bytes.size() && !buffer.full(); ++at) buffer.Append(&bytes[at], 1);
+    std::optional<Frame> frame;
+    CHECK_OK(buffer.Next(frame));
+    REQUIRE(frame.has_value());
+    CHECK(frame->fields.size() == length);
+  }
+  FrameBuffer buffer(100);
+  const std::string most(100 + kFrameHeader, 'x');
+  buffer.Append(most.data(), most.size());
+  CHECK(buffer.full());
+}
+
 TEST_CASE("FrameBuffer: what is too long or of no type is refused before it is kept",
           "[collectives]") {
   const auto refused = [](const std::string& bytes) {

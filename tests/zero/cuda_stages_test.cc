@@ -44,6 +44,25 @@ TEST_CASE("Stages on CUDA: every pair of factors gives the host's bits, part 3",
   CheckPart(2, 3);
 }
 
+TEST_CASE("Stages on CUDA: NCCL's own reduction gives the same sums where they are exact",
+          "[zero][cuda]") {
+  const Cell cell{2, 2, DType::kF32, DType::kF32, 1, 1, "mixed", true, 0, false};
+  for (int stage = 0; stage < 4; ++stage) {
+    ToyRun run = MakeRun(cell, stage, /*exact=*/true);
+    const Outcome ordered = RunToy(run);
+    run.backend = NcclBackend();
+    run.config.reduction = ReductionKind::kNative;
+    const Outcome native = RunToy(run);
+    INFO("stage " << stage);
+    CHECK_OK(ordered.status);
+    CHECK_OK(native.status);
+    CHECK(FirstDifference(ordered, native) == "");
+    CHECK(native.traffic == ordered.traffic);
+    run.backend = HostBackend();
+    CHECK(absl::IsInvalidArgument(RunToy(run).status));
+  }
+}
+
 TEST_CASE("Stages on CUDA: a small matrix has no data race", "[zero][cuda][thread]") {
   for (const int ranks : {1, 2}) {
     const Cell cell{ranks, 2, DType::kBF16, DType::kF32, 0, 1, "mixed", true, 0.5, true};
