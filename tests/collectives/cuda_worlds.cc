@@ -14,8 +14,13 @@
 namespace zero::test {
 namespace {
 
+standin::CudartOptions& WorldOptions() {
+  static auto* const options = new standin::CudartOptions;
+  return *options;
+}
+
 void ResetStandins(int gpus) {
-  standin::CudartOptions options;
+  standin::CudartOptions options = WorldOptions();
   options.devices = gpus;
   standin::Reset(options);
   standin::ResetNccl();
@@ -92,6 +97,11 @@ class NcclGroups : public GroupWorld {
 };
 
 }  // namespace
+
+void SetStandinDelays(int delay_us, uint64_t seed) {
+  WorldOptions().delay_us = delay_us;
+  WorldOptions().seed = seed;
+}
 
 absl::StatusOr<std::unique_ptr<GroupWorld>> MakeLocalOnGpu(int size, absl::Duration deadline) {
   ResetStandins(1);
