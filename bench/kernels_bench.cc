@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "bench/cuda_kernels.h"
 #include "bench/kernel_cases.h"
 #include "bench/machine.h"
 #include "bench/memory_limit.h"
@@ -22,6 +23,7 @@ namespace zero::bench {
 namespace {
 
 struct Options {
+  std::string device = "host";
   int64_t threads = std::max<int64_t>(1, std::thread::hardware_concurrency());
   int64_t elements = 1 << 24;
   int64_t repeats = 9;
@@ -124,12 +126,49 @@ absl::Status WriteJson(const Options& o, const std::vector<Row>& rows) {
   return absl::UnknownError(absl::StrCat("cannot write ", o.json));
 }
 
+// Correctness is the test suites' business there: arrays of a size that is worth timing are not
+// brought back.
+absl::Status RunOnCuda(const Options& o) {
+  ZERO_ASSIGN_OR_RETURN(const CudaKernelTimes times, TimeCudaKernels(o.elements, o.repeats));
+  std::printf(
+      "%s\n%lld elements, median of %lld interleaved repeats; results are not verified "
+      "here\n\n",
+      times.gpu.c_str(), static_cast<long long>(o.elements), static_cast<long long>(o.repeats));
+  std::printf("%-16s %-17s %6s %9s %9s %9s %8s %7s\n", "kernel", "types", "B/el", "us", "min",
+              "max", "GB/s", "% copy");
+  std::ofstream file;
+  if (!o.json.empty()) file.open(o.json);
+  const auto speed = [&o](const CudaKernelTime& row) {
+    return row.bytes * static_cast<double>(o.elements) / row.samples.median() / 1e9;
+  };
+  const double copy = speed(times.rows[0]);
+  for (const CudaKernelTime& row : times.rows) {
+    const double share = 100 * speed(row) / copy;
+    std::printf("%-16s %-17s %6.0f %9.1f %9.1f %9.1f %8.1f %7.0f\n", row.kernel.c_str(),
+                row.types.c_str(), row.bytes, row.samples.median() * 1e6, row.samples.min() * 1e6,
+                row.samples.max() * 1e6, speed(row), share);
+    file << absl::StrCat("{\"bench\":\"kernels\",\"device\":\"cuda\",\"gpu\":\"", times.gpu,
+                         "\",\"elements\":", o.elements, ",\"repeats\":", o.repeats,
+                         ",\"kernel\":\"", row.kernel, "\",\"types\":\"", row.types)
+         << absl::StrCat("\",\"bytes_per_element\":", row.bytes,
+                         ",\"median_us\":", row.samples.median() * 1e6,
+                         ",\"min_us\":", row.samples.min() * 1e6,
+                         ",\"max_us\":", row.samples.max() * 1e6, ",\"GBps\":", speed(row),
+                         ",\"percent_of_copy\":", share, ",\"verified\":false}\n");
+  }
+  file.close();
+  if (o.json.empty() || file) return absl::OkStatus();
+  return absl::UnknownError(absl::StrCat("cannot write ", o.json));
+}
+
 }  // namespace
 
 absl::Status RunKernels(const std::vector<std::string>& arguments) {
   Options o;
   support::FlagTable flags;
   constexpr int64_t kMost = std::numeric_limits<int64_t>::max();
+  flags.AddChoice("device", &o.device, {"host", "cuda"},
+                  "where they run; cuda: against a copy on the GPU");
   flags.AddCount("threads", &o.threads, 1, 4096, "threads of the kernels and of the triad");
   flags.AddCount("elements", &o.elements, 64, kMost, "elements of each array, rounded up to 64");
   flags.AddCount("repeats", &o.repeats, 1, kMost, "times that each kernel is measured");
@@ -143,6 +182,7 @@ absl::Status RunKernels(const std::vector<std::string>& arguments) {
   }
   ZERO_RETURN_IF_ERROR(LimitSimdTargets(o.simd));
   o.elements = (o.elements + 63) / 64 * 64;
+  if (o.device == "cuda") return RunOnCuda(o);
 
   ThreadPool pool(static_cast<int>(o.threads));
   HostDevice::Options options;

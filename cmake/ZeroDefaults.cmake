@@ -7,6 +7,7 @@ else()
 endif()
 option(ZERO_DEVELOPER "Build examples, benchmarks, tools and tests" ${zero_is_top_level})
 set(ZERO_SANITIZE "" CACHE STRING "Sanitizers for every target: empty, 'address,undefined' or 'thread'")
+option(ZERO_PORTABLE "Programs need no library of the C++ side on the machine that runs them" OFF)
 option(ZERO_WERROR "Turn warnings into errors" ${zero_is_top_level})
 
 if(NOT CMAKE_BUILD_TYPE AND NOT CMAKE_CONFIGURATION_TYPES)

@@ -12,6 +12,10 @@ zero_summary_row(Abseil yes "${absl_VERSION}" "statuses and strings of the libra
 zero_summary_row(nlohmann_json yes "${nlohmann_json_VERSION}" "JSON")
 zero_summary_row(Highway yes "${hwy_VERSION}" "SIMD loops, chosen at run time")
 
+if(ZERO_PORTABLE)
+  include(ZeroPortable)
+endif()
+
 # CUDA: headers and runtime of the toolkit, and its compiler, on the PATH or not. Without one of
 # them the library has the host back end only.
 set(ZERO_HAVE_CUDA OFF)
@@ -86,9 +90,10 @@ if(ZERO_DEVELOPER)
   zero_summary_row(Eigen3 yes "${Eigen3_VERSION}" "products of the examples where oneDNN cannot")
   # Not find_package(dnnl): Debian's package configuration stops with an error when OpenCL's
   # development files are missing, which nothing here uses.
+  option(ZERO_DNNL "Use oneDNN where it is found" ON)
   find_path(ZERO_DNNL_INCLUDE_DIR dnnl.hpp)
   find_library(ZERO_DNNL_LIBRARY dnnl)
-  if(ZERO_DNNL_INCLUDE_DIR AND ZERO_DNNL_LIBRARY)
+  if(ZERO_DNNL AND ZERO_DNNL_INCLUDE_DIR AND ZERO_DNNL_LIBRARY)
     set(dnnl_version "")
     file(STRINGS ${ZERO_DNNL_INCLUDE_DIR}/oneapi/dnnl/dnnl_version.h dnnl_lines
          REGEX "define DNNL_VERSION_(MAJOR|MINOR|PATCH) ")

@@ -6,31 +6,11 @@
 #include "collectives/local_group.h"
 #include "collectives/nccl_group.h"
 #include "device/status.h"
-#include "tests/catch.h"
+#include "tests/collectives/cuda_machine.h"
 #include "tests/collectives/rendezvous_test_util.h"
-#include "tests/standin/cudart.h"
-#include "tests/standin/nccl_standin.h"
 
 namespace zero::test {
 namespace {
-
-standin::CudartOptions& WorldOptions() {
-  static auto* const options = new standin::CudartOptions;
-  return *options;
-}
-
-void ResetStandins(int gpus) {
-  standin::CudartOptions options = WorldOptions();
-  options.devices = gpus;
-  standin::Reset(options);
-  standin::ResetNccl();
-}
-
-void CheckStandins() {
-  CHECK(standin::NcclViolations() == std::vector<std::string>());
-  CHECK(standin::Violations() == std::vector<std::string>());
-  CHECK(standin::LiveObjects() == standin::Live());
-}
 
 // Null if it cannot be made.
 std::unique_ptr<CudaDevice> Gpu(int id) {
@@ -43,7 +23,7 @@ std::unique_ptr<CudaDevice> Gpu(int id) {
 class LocalOnGpu : public GroupWorld {
  public:
   LocalOnGpu(int size, absl::Duration deadline) : world_(size, deadline) {}
-  ~LocalOnGpu() override { CheckStandins(); }
+  ~LocalOnGpu() override { CheckCudaMachine(); }
   int size() const override { return world_.size(); }
   ProcessGroup* group(int rank) override { return world_.group(rank); }
   std::unique_ptr<Device> MakeDevice(int, const OperationHook&) override { return Gpu(0); }
@@ -63,7 +43,7 @@ class NcclGroups : public GroupWorld {
     OnEach([](size_t, std::unique_ptr<ProcessGroup>& group) { group.reset(); });
     devices_.clear();
     CloseAll(meeting_);
-    CheckStandins();
+    CheckCudaMachine();
   }
 
   absl::Status Start() {
@@ -98,18 +78,13 @@ class NcclGroups : public GroupWorld {
 
 }  // namespace
 
-void SetStandinDelays(int delay_us, uint64_t seed) {
-  WorldOptions().delay_us = delay_us;
-  WorldOptions().seed = seed;
-}
-
 absl::StatusOr<std::unique_ptr<GroupWorld>> MakeLocalOnGpu(int size, absl::Duration deadline) {
-  ResetStandins(1);
+  PrepareCudaMachine(1);
   return std::make_unique<LocalOnGpu>(size, deadline);
 }
 
 absl::StatusOr<std::unique_ptr<GroupWorld>> MakeNcclWorld(int size, absl::Duration deadline) {
-  ResetStandins(size);
+  PrepareCudaMachine(size);
   Meeting meeting = Meet(size, absl::Seconds(60));
   for (const auto& rendezvous : meeting) ZERO_RETURN_IF_ERROR(rendezvous.status());
   auto world = std::make_unique<NcclGroups>(std::move(meeting), deadline);

@@ -35,8 +35,10 @@ std::vector<GroupKind> AllKinds() {
 #if ZERO_HAVE_GLOO
   kinds.push_back({"gloo", MakeGlooWorld, true, 2, false});
 #endif
-#if ZERO_CUDA_STANDIN
+#if ZERO_CUDA_STANDIN || ZERO_CUDA_GPU
   kinds.push_back({"local on a GPU", MakeLocalOnGpu, false, 0, true});
+#endif
+#if ZERO_CUDA_STANDIN
   kinds.push_back({"nccl", MakeNcclWorld, false, 0, false});
 #endif
   return kinds;

@@ -1,6 +1,6 @@
 // The stage matrix where all that a step does runs through CUDA calls, NCCL calls and CUDA kernels.
 #include "tests/catch.h"
-#include "tests/collectives/cuda_worlds.h"
+#include "tests/collectives/cuda_machine.h"
 #include "tests/device/seeds.h"
 #include "tests/zero/cuda_backends.h"
 #include "tests/zero/stage_cells.h"
@@ -49,7 +49,7 @@ TEST_CASE("Stages on CUDA: every pair of factors gives the host's bits, part 3",
 TEST_CASE("Stages on CUDA: operations that begin late change no bit", "[zero][cuda]") {
   for (const uint64_t seed : Seeds(1, 2)) {
     CAPTURE_SEED(seed);
-    SetStandinDelays(60, seed);
+    SetDelays(60, seed);
     for (int stage = 0; stage < 4; ++stage) {
       const Cell cell{2, 2, DType::kBF16, DType::kF32, 0, 1, "mixed", true, 0.5, false};
       const Outcome host = CheckedRun(cell, stage, /*exact=*/false);
@@ -59,7 +59,7 @@ TEST_CASE("Stages on CUDA: operations that begin late change no bit", "[zero][cu
       }
     }
   }
-  SetStandinDelays(0, 1);
+  SetDelays(0, 1);
 }
 
 TEST_CASE("Stages on CUDA: NCCL's own reduction gives the same sums where they are exact",

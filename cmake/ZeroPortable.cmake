@@ -1,0 +1,37 @@
+# What packages give as shared libraries, linked from their archives instead: programs then need
+# nothing but the C library where they run. Debian has archives of Abseil, and none of Highway.
+add_link_options(-static-libstdc++ -static-libgcc)
+
+get_property(zero_imported DIRECTORY PROPERTY IMPORTED_TARGETS)
+foreach(target IN LISTS zero_imported)
+  if(NOT target MATCHES "^absl::")
+    continue()
+  endif()
+  get_target_property(type ${target} TYPE)
+  if(NOT type STREQUAL "SHARED_LIBRARY")
+    continue()
+  endif()
+  get_target_property(configurations ${target} IMPORTED_CONFIGURATIONS)
+  foreach(configuration IN LISTS configurations)
+    get_target_property(shared ${target} IMPORTED_LOCATION_${configuration})
+    string(REGEX REPLACE "\\.so[.0-9]*$" ".a" archive "${shared}")
+    if(NOT EXISTS ${archive})
+      message(FATAL_ERROR "ZERO_PORTABLE: ${target} has no archive ${archive}")
+    endif()
+    set_target_properties(${target} PROPERTIES IMPORTED_LOCATION_${configuration} ${archive})
+  endforeach()
+endforeach()
+
+get_target_property(type hwy::hwy TYPE)
+if(type STREQUAL "SHARED_LIBRARY")
+  add_library(zero_highway STATIC ${CMAKE_CURRENT_LIST_DIR}/highway_targets.cc)
+  get_target_property(zero_hwy_include hwy::hwy INTERFACE_INCLUDE_DIRECTORIES)
+  target_include_directories(zero_highway SYSTEM PRIVATE ${zero_hwy_include})
+  get_target_property(configurations hwy::hwy IMPORTED_CONFIGURATIONS)
+  foreach(configuration IN LISTS configurations)
+    set_target_properties(hwy::hwy PROPERTIES
+      IMPORTED_LOCATION_${configuration} ${PROJECT_BINARY_DIR}/libzero_highway.a
+      IMPORTED_SONAME_${configuration} "")
+  endforeach()
+  add_dependencies(hwy::hwy zero_highway)
+endif()
