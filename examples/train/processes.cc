@@ -1,5 +1,6 @@
 #include "examples/train/processes.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -29,6 +30,11 @@ absl::Status CheckProcesses(const Options& options, const Launch& launch) {
         launch.size, " processes; start one, with --ranks ", launch.size));
   }
   return absl::OkStatus();
+}
+
+int64_t CudaDeviceOf(const Options& options, const std::optional<Launch>& launch) {
+  if (options.cuda_device >= 0) return options.cuda_device;
+  return launch.has_value() ? std::max(launch->local_rank, 0) : 0;
 }
 
 std::string ConfigurationOf(const Options& o, const llama::LlamaConfig& model,

@@ -1,6 +1,7 @@
 // A run whose ranks are processes that a launcher has started.
 #pragma once
 
+#include <cstdint>
 #include <memory>
 #include <optional>
 #include <string>
@@ -24,6 +25,11 @@ absl::StatusOr<std::optional<Launch>> ReadProcesses();
 
 // What `options` must not say when a launcher has started several processes.
 absl::Status CheckProcesses(const Options& options, const Launch& launch);
+
+// The GPU of this process, as CUDA numbers those that it sees: --cuda_device, else the local rank.
+// A launcher counts the processes of one machine with it, and each gets a GPU; a rank counts those
+// of all machines. Ranks that are threads share GPU 0.
+int64_t CudaDeviceOf(const Options& options, const std::optional<Launch>& launch);
 
 // Lines of key=value of everything that must be the same on every rank.
 std::string ConfigurationOf(const Options& options, const llama::LlamaConfig& model,

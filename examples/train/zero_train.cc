@@ -114,12 +114,6 @@ absl::StatusOr<llama::ByteDataset> OpenText(const char* flag, const std::string&
   return data;
 }
 
-// The GPU of this process. A launcher gives local ranks in order, and one GPU to each.
-int64_t DeviceOf(const Options& options, const std::optional<Launch>& launch) {
-  if (options.cuda_device >= 0) return options.cuda_device;
-  return launch.has_value() ? std::max(launch->local_rank, 0) : 0;
-}
-
 // From files to the last line of output. `options` are finished. `launch`: of this rank, where
 // ranks are processes.
 absl::Status Run(const Options& options, const llama::LlamaConfig& model,
@@ -145,7 +139,7 @@ absl::Status Run(const Options& options, const llama::LlamaConfig& model,
   job.data = &data;
   job.evaluation_data = evaluation_data.has_value() ? &*evaluation_data : nullptr;
   job.pool = &pool;
-  job.cuda_device = DeviceOf(options, launch);
+  job.cuda_device = CudaDeviceOf(options, launch);
   const DeviceChoice device{options.device, job.cuda_device};
   ZERO_ASSIGN_OR_RETURN(const std::string machine, DescribeDevice(device, options.threads));
   if (!launch.has_value()) {
