@@ -72,7 +72,8 @@ absl::StatusOr<Gathered> StepExchange::Take() {
     return absl::FailedPreconditionError("no exchange of losses is outstanding");
   }
   const Result& result = results_[outstanding_.front()];
-  ZERO_RETURN_IF_ERROR(result.event->Synchronize(group_->deadline()));
+  // Twice: a rank that is silent fails the exchange at the deadline, and that error names it.
+  ZERO_RETURN_IF_ERROR(result.event->Synchronize(2 * group_->deadline()));
   // An aborted exchange may end like a good one: see ProcessGroup::failure_flag.
   ZERO_RETURN_IF_ERROR(group_->Health());
   outstanding_.pop_front();
