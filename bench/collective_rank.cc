@@ -5,26 +5,9 @@
 
 #include "device/handover.h"
 #include "device/status.h"
-#include "kernels/bfloat16_math.h"
+#include "kernels/element_access.h"
 
 namespace zero::bench {
-namespace {
-
-float Load(const void* data, DType type, int64_t i) {
-  return type == DType::kF32 ? static_cast<const float*>(data)[i]
-                             : ToFloat(static_cast<const BFloat16*>(data)[i]);
-}
-
-void Store(void* data, DType type, int64_t i, float value) {
-  if (type == DType::kF32) {
-    static_cast<float*>(data)[i] = value;
-  } else {
-    static_cast<BFloat16*>(data)[i] = ToBFloat16(value);
-  }
-}
-
-}  // namespace
-
 const char* Name(Collective collective) {
   switch (collective) {
     case Collective::kAllGather:
@@ -61,9 +44,10 @@ absl::StatusOr<std::unique_ptr<CollectiveRank>> CollectiveRank::Create(Device* d
   return rank;
 }
 
-absl::Status CollectiveRank::Prepare(Collective, int64_t part) {
+absl::Status CollectiveRank::Prepare(int64_t part) {
   const int64_t elements = part * group_->size();
-  for (int64_t i = 0; i < elements; ++i) Store(host_.data(), type_, i, Value(group_->rank(), i));
+  for (int64_t i = 0; i < elements; ++i)
+    StoreElement(host_.data(), type_, i, Value(group_->rank(), i));
   ZERO_RETURN_IF_ERROR(device_->Copy(*communication_, send_.data(), host_.data(), bytes(elements)));
   ZERO_RETURN_IF_ERROR(device_->Fill(*communication_, receive_.data(), 0xFF, bytes(elements)));
   return communication_->Synchronize();
@@ -131,7 +115,7 @@ absl::StatusOr<int64_t> CollectiveRank::Wrong(Collective collective, int64_t par
         for (int q = 0; q < size; ++q) wanted += Value(q, i);
         break;
     }
-    if (Load(host_.data(), type_, i) != wanted) ++wrong;
+    if (LoadElement(host_.data(), type_, i) != wanted) ++wrong;
   }
   return wrong;
 }

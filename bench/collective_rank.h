@@ -30,7 +30,7 @@ class CollectiveRank {
                                                                 DType type, int64_t largest_part);
 
   // Sets what is sent, and spoils what is received.
-  absl::Status Prepare(Collective collective, int64_t part);
+  absl::Status Prepare(int64_t part);
   // In place: the buffer that is sent is the one that receives; gathers only.
   absl::Status Enqueue(Collective collective, int64_t part, bool in_place);
   absl::Status Synchronize();

@@ -143,7 +143,7 @@ class Bench {
   absl::Status Check(Row* row) {
     for (const bool in_place : {false, true}) {
       if (in_place && !row->has_in_place()) continue;
-      ZERO_RETURN_IF_ERROR(rank_->Prepare(row->collective, row->part));
+      ZERO_RETURN_IF_ERROR(rank_->Prepare(row->part));
       ZERO_RETURN_IF_ERROR(Meet());
       ZERO_RETURN_IF_ERROR(rank_->Enqueue(row->collective, row->part, in_place));
       ZERO_ASSIGN_OR_RETURN(const int64_t wrong,

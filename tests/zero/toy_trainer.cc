@@ -8,25 +8,12 @@
 #include "absl/strings/str_format.h"
 #include "device/host_device.h"
 #include "device/status.h"
-#include "kernels/bfloat16_math.h"
+#include "kernels/element_access.h"
 #include "tests/zero/device_toy.h"
 #include "zero/initializer.h"
 
 namespace zero::test {
 namespace {
-
-float Load(const void* data, DType type, int64_t i) {
-  return type == DType::kF32 ? static_cast<const float*>(data)[i]
-                             : ToFloat(static_cast<const BFloat16*>(data)[i]);
-}
-
-void Store(void* data, DType type, int64_t i, float value) {
-  if (type == DType::kF32) {
-    static_cast<float*>(data)[i] = value;
-  } else {
-    static_cast<BFloat16*>(data)[i] = ToBFloat16(value);
-  }
-}
 
 float WeightFactor(const ToyRun& run) { return run.exact_gradients ? 0.0f : 0.5f; }
 
@@ -94,7 +81,7 @@ absl::Status Trainer::Forward(int unit) {
     for (size_t p = 0; p < description->parameters.size(); ++p) {
       const Parameter& parameter = description->parameters[p];
       for (int64_t i = 0; i < ElementCount(parameter); ++i) {
-        if (std::isfinite(Load(weights.data[p], parameter.dtype, i))) continue;
+        if (std::isfinite(LoadElement(weights.data[p], parameter.dtype, i))) continue;
         return absl::DataLossError(
             absl::StrCat("weight ", parameter.name, "[", i, "] is not finite"));
       }
@@ -133,11 +120,12 @@ absl::Status Trainer::Backward(int unit, int step, int micro, bool reduce) {
       if (unit == run_.unwritten_unit && static_cast<int>(p) == run_.unwritten_parameter) continue;
       const std::vector<float> values =
           MakeGradient(run_, parameter, group_->rank(), step, micro,
-                       [&](int64_t i) { return Load(weights.data[p], parameter.dtype, i); });
+                       [&](int64_t i) { return LoadElement(weights.data[p], parameter.dtype, i); });
       for (int64_t i = 0; i < static_cast<int64_t>(values.size()); ++i) {
         const float before =
-            gradients.accumulate ? Load(gradients.data[p], parameter.dtype, i) : 0.0f;
-        Store(gradients.data[p], parameter.dtype, i, before + values[static_cast<size_t>(i)]);
+            gradients.accumulate ? LoadElement(gradients.data[p], parameter.dtype, i) : 0.0f;
+        StoreElement(gradients.data[p], parameter.dtype, i,
+                     before + values[static_cast<size_t>(i)]);
       }
     }
     return absl::OkStatus();
