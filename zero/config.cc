@@ -36,7 +36,7 @@ absl::Status Validate(const Config& config) {
       Check(config.momentum >= 0 && config.momentum < 1, "momentum", config.momentum, "in [0, 1)"));
   ZERO_RETURN_IF_ERROR(Check(AtLeastZero(config.clip_norm), "clip_norm", config.clip_norm,
                              "0 (off) or a positive limit"));
-  ZERO_RETURN_IF_ERROR(Check(PositiveFloat(config.loss_scale), "loss_scale", config.loss_scale,
+  ZERO_RETURN_IF_ERROR(Check(PositiveFloat(config.loss_scale.scale), "loss_scale", config.loss_scale.scale,
                              "finite and positive in fp32"));
   ZERO_RETURN_IF_ERROR(Check(config.reduce_bucket_size > 0, "reduce_bucket_size",
                              static_cast<double>(config.reduce_bucket_size), "positive"));

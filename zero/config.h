@@ -3,6 +3,8 @@
 
 #include <cstdint>
 #include <functional>
+#include <optional>
+#include <string>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -12,16 +14,52 @@
 
 namespace zero {
 
-enum class OptimizerKind : uint8_t { kAdamW, kSgd };
+// kAdamW: decay acts on the weight; kAdam: it is added to the gradient (kernels.h has the formulas).
+enum class OptimizerKind : uint8_t { kAdamW, kAdam, kSgd, kLion };
+
+// What the optimizer keeps of a 16-bit weight besides the weight. fp32 parameters are their own
+// masters, whichever is chosen.
+//   kF32:    an fp32 master, 4 bytes
+//   kSplit:  the 16 low bits of the master, 2 bytes; weight and remainder together are the master,
+//            exactly. bf16 only, and rounds to nearest, ties away from zero
+//   kNone:   nothing; the weight is updated in place and rounded stochastically. bf16 only
+enum class MasterKind : uint8_t { kF32, kSplit, kNone };
+
+// How an fp32 master becomes a 16-bit weight. Ties away from zero needs bf16.
+enum class WeightRounding : uint8_t { kNearestEven, kNearestAway };
 
 struct ParameterGroup {
   double learning_rate_factor = 1;
   double weight_decay = 0;
+  // AssignGroups puts every parameter whose name matches (fnmatch: * ? [...]) here. Empty: only
+  // parameters whose Parameter::group says so.
+  std::string pattern;
+  bool frozen = false;  // AssignGroups makes its parameters untrainable
 };
 
-// Learning rate of the update that makes the count of applied steps `count` (1, 2, ...). Pure: it
-// may be asked for counts that never come.
+// A value of the update that makes the count of applied steps `count` (1, 2, ...). Pure: it may be
+// asked for counts that never come.
 using Schedule = std::function<double(int64_t count)>;
+
+// What the trainer multiplies its loss by, and how that changes. A step in which any element of any
+// rank's gradient is inf or NaN changes no weight, moment or count, and counts as skipped.
+//   kStatic:     `scale` throughout
+//   kDynamic:    DeepSpeed's DynamicLossScaler: starts at `scale`; an overflow uses up one of
+//                `hysteresis`, and halves the scale, not below `minimum`, once one is left; doubles
+//                after window + 1 clean steps, then after every `window`, and refills hysteresis
+//                then, or after each clean step if `consecutive_hysteresis`. An overflow at the
+//                minimum with hysteresis used up stops the run.
+//   kGradScaler: torch.amp.GradScaler: halves at each overflow, doubles after `window` clean steps
+enum class LossScaling : uint8_t { kStatic, kDynamic, kGradScaler };
+
+struct LossScale {
+  LossScaling kind = LossScaling::kStatic;
+  double scale = 1;
+  int64_t window = 1000;
+  int64_t hysteresis = 2;
+  bool consecutive_hysteresis = false;
+  double minimum = 1;
+};
 
 struct Config {
   int stage =
@@ -30,17 +68,37 @@ struct Config {
   OptimizerKind optimizer = OptimizerKind::kAdamW;
   double learning_rate = 1e-3;  // used where `schedule` is empty
   Schedule schedule;
-  double beta1 = 0.9;
+  double beta1 = 0.9;       // Adam, AdamW, Lion
+  Schedule beta1_schedule;  // replaces beta1, or SGD's momentum
   double beta2 = 0.999;
   double epsilon = 1e-8;
+  bool bias_correction = true;                // Adam, AdamW
   double momentum = 0;                        // SGD
+  bool nesterov = false;                      // SGD
   std::vector<ParameterGroup> groups = {{}};  // Parameter::group indexes it; at most 256
   double clip_norm = 0;                       // limit of the global gradient norm; 0: no clipping
-  double loss_scale = 1;                      // the trainer multiplies its loss by it
+  Schedule clip_schedule;                     // replaces clip_norm
+  LossScale loss_scale;
+  // Steps skipped one after the other that stop the run; 0: never. Dynamic scaling may need many to
+  // come down from a high start.
+  int64_t max_consecutive_skips = 50;
+  // Also looks for inf and NaN in what each rank wrote, before it is added up, so that
+  // StepResult names the rank that produced it. Reads the written gradients once more.
+  bool check_gradients = false;
+
+  MasterKind master = MasterKind::kF32;
+  WeightRounding weight_rounding = WeightRounding::kNearestEven;
+  uint64_t rounding_seed = 0;  // MasterKind::kNone
 
   // What a rank keeps of its gradients between micro-batches: kF32, or the dtype of the weights
   // (any 16-bit value stands for it).
   DType accumulation = DType::kF32;
+  // What gradients are sent in; empty: as they are written (with one micro-batch, and in stages 2
+  // and 3), else as they are stored.
+  std::optional<DType> communication;
+  // Gradients are divided by this before they are sent, and the sum is multiplied by it: room
+  // against overflow in fp16.
+  double gradient_predivide_factor = 1;
   int64_t reduce_bucket_size = 500'000'000;  // elements reduced in one call, over all ranks
   int prefetch = 1;                          // stage 3: units gathered ahead
   ReductionKind reduction = ReductionKind::kOrdered;  // the same bits everywhere, or the group's own

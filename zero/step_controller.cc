@@ -37,7 +37,7 @@ absl::Status StepController::Initialise() {
                                                                 "step rows and records"));
 
   StepState state;
-  state.loss_scale = static_cast<float>(plan.config.loss_scale);
+  state.loss_scale = static_cast<float>(plan.config.loss_scale.scale);
   std::vector<int64_t> bases;
   std::vector<uint8_t> map(static_cast<size_t>(plan.group_map.bytes), 0);
   for (int u = 0; u < context_.units(); ++u) {

@@ -248,7 +248,7 @@ TEST_CASE("Step: a schedule that gives no rate is refused, and nothing changes",
 TEST_CASE("Step: the loss scale is divided out", "[zero][step]") {
   LocalWorld world(1);
   Config config = SgdConfig(3);
-  config.loss_scale = 1024;
+  config.loss_scale.scale = 1024;
   auto rank = Rank::Create(config, SimpleModel(1, 3), world.group(0));
   REQUIRE_OK(rank.status());
   CHECK(*rank->optimizer->loss_scale() == 1024);

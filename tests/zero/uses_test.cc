@@ -316,7 +316,7 @@ TEST_CASE("Pending: a result that was asked for too early still arrives", "[zero
 TEST_CASE("Config: a loss scale that is no positive finite fp32 is refused", "[zero]") {
   for (const double scale : {1e-60, 1e60}) {
     Config config;
-    config.loss_scale = scale;
+    config.loss_scale.scale = scale;
     CHECK(absl::IsInvalidArgument(MakePlan(config, SimpleModel(1, 1), 1).status()));
   }
 }

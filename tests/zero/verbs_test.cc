@@ -156,7 +156,7 @@ TEST_CASE("Config: each wrong value is refused by field and value", "[zero][erro
   refused([](Config& c) { c.epsilon = INFINITY; }, "epsilon");
   refused([](Config& c) { c.momentum = 1.5; }, "momentum");
   refused([](Config& c) { c.clip_norm = -1; }, "clip_norm is -1");
-  refused([](Config& c) { c.loss_scale = 0; }, "loss_scale");
+  refused([](Config& c) { c.loss_scale.scale = 0; }, "loss_scale");
   refused([](Config& c) { c.reduce_bucket_size = 0; }, "reduce_bucket_size");
   refused([](Config& c) { c.prefetch = -1; }, "prefetch");
   refused([](Config& c) { c.groups.clear(); }, "groups");
