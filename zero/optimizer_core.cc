@@ -173,13 +173,17 @@ absl::StatusOr<Pending<StepResult>> OptimizerCore::Step(double loss_weight) {
   ZERO_RETURN_IF_ERROR(FinishTrainingPass());
   pass_.reset();
   absl::StatusOr<Pending<StepResult>> result = step_->Decide(training_passes_, loss_weight);
-  ZERO_RETURN_IF_ERROR(Guarded(result.status()));
-  // From here on the device may change weights.
-  ZERO_RETURN_IF_ERROR(Guarded(UpdateAll()));
+  if (result.ok()) {
+    // From here on the device may change weights.
+    ZERO_RETURN_IF_ERROR(Guarded(UpdateAll()));
+  } else if (!step_->stopped()) {
+    return Guarded(result.status());
+  }
   gradients_->EndStep();
   weights_->Forget();
   training_passes_ = 0;
   last_pass_begun_ = false;
+  ZERO_RETURN_IF_ERROR(Guarded(result.status()));
   return result;
 }
 

@@ -35,6 +35,8 @@ class StepController {
   // run: the same call on every rank.
   absl::StatusOr<Pending<StepResult>> Decide(int64_t passes, double loss_weight);
 
+  // The next Decide will refuse, on every rank; so did the last, if it failed.
+  bool stopped() const { return !stopped_.ok() && steps_ + 1 >= stop_step_ + kStepsInFlight; }
   // Steps whose decision was enqueued.
   int64_t decided() const { return decided_; }
   // What the last decision that has run left on the device, read over a stream of its own: also
