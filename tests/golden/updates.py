@@ -150,7 +150,7 @@ def clippings():
     for size in (1e-3, 1, 1e4):
         lists.append([generator.normal(size=n) * size for n in (1, 7, 40)])
     for arrays in lists:
-        for limit in (1.0, 0.1, 50.0):
+        for limit in (1.0, 0.1, 6.0, 50.0):
             parameters = []
             for array in arrays:
                 parameters.append(torch.nn.Parameter(torch.zeros(len(array))))
