@@ -1,9 +1,11 @@
 #!/usr/bin/env bash
 # Holds this library against PyTorch, transformers and DeepSpeed as they are installed: makes the
-# golden values afresh, compares them with the committed ones, and runs the golden tests on them.
+# golden values afresh, compares them with the committed ones, runs the golden tests on them, and
+# times their optimizers on this machine.
 set -euo pipefail
 
 venv=${ZERO_PEER_VENV:-${XDG_CACHE_HOME:-$HOME/.cache}/zero/peer_venv}
+elements=${ZERO_PEER_SIZE:-64000000}
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 usage() {
   cat <<USAGE
@@ -12,6 +14,7 @@ usage: ${0##*/} [BUILD]
 environment:
   ZERO_PEER_VENV   Python environment; made and filled if it is not there
                    (now: $venv)
+  ZERO_PEER_SIZE   elements of the timed optimizers, 16 bytes each (now: $elements)
 exit status: 0 if everything agrees, 1 if something differs
 USAGE
 }
@@ -51,4 +54,12 @@ if [[ -x $build/bin/golden_test ]]; then
 else
   echo "left out: there is no $build/bin/golden_test"
 fi
+
+echo "== optimizers, three times in turn: nanoseconds per parameter"
+# DeepSpeed compiles its optimizer at the first use, which takes minutes.
+export TORCH_EXTENSIONS_DIR=$venv/torch_extensions OMP_NUM_THREADS=$(nproc)
+for _ in 1 2 3; do
+  "$python" -W ignore "$root/bench/peer_optimizers.py" "$elements" "$(nproc)" 5 2>"$fresh/log" ||
+    { cat "$fresh/log" >&2; status=1; }
+done
 exit $status
