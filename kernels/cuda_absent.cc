@@ -30,6 +30,7 @@ absl::Status CombineNorms(const Stream&, const NormPartial*, const int64_t*, int
   return NoCuda();
 }
 absl::Status DecideStep(const Stream&, const DecideArguments&) { return NoCuda(); }
+absl::Status NoteFailure(const Stream&, const int32_t*, int32_t*) { return NoCuda(); }
 absl::Status ZeroRanges(const Stream&, const std::vector<ByteRange>&, int64_t) { return NoCuda(); }
 
 }  // namespace zero::cuda

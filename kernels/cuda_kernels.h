@@ -36,6 +36,7 @@ absl::Status Sgd(const Stream& stream, const SgdArguments& arguments, int64_t fi
 absl::Status CombineNorms(const Stream& stream, const NormPartial* parts, const int64_t* bases,
                           int64_t count, double loss_weight, RankNorm* out);
 absl::Status DecideStep(const Stream& stream, const DecideArguments& arguments);
+absl::Status NoteFailure(const Stream& stream, const int32_t* group_failed, int32_t* note);
 // `first` counts bytes of each range.
 absl::Status ZeroRanges(const Stream& stream, const std::vector<ByteRange>& ranges,
                         int64_t first = 0);

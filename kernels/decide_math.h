@@ -23,6 +23,10 @@ ZERO_HOST_DEVICE void CombineNormsMath(const NormPartial* parts, const int64_t* 
   *out = total;
 }
 
+ZERO_HOST_DEVICE void NoteFailureMath(const int32_t* group_failed, int32_t* note) {
+  *note = ReadFlag(group_failed);
+}
+
 ZERO_HOST_DEVICE void DecideStepMath(const DecideArguments& a) {
   double sum_of_squares = 0;
   double loss_weight = 0;

@@ -92,6 +92,7 @@ void PlanScalars(Plan& plan) {
   layout.own_norm = arena.Take(sizeof(RankNorm));
   layout.rank_norms = arena.Take(plan.world_size * sizeof(RankNorm));
   layout.record = arena.Take(sizeof(StepRecord));
+  layout.failures = arena.Take(kStepRows * sizeof(int32_t));
   layout.partials = arena.Take(segments * sizeof(NormPartial));
   layout.bases = arena.Take(segments * sizeof(int64_t));
   layout.scratch = arena.Take(NormChunks(longest) * sizeof(NormPartial));

@@ -42,6 +42,7 @@ struct ScalarLayout {
   int64_t own_norm = 0;    // RankNorm
   int64_t rank_norms = 0;  // RankNorm[world size]
   int64_t record = 0;      // StepRecord
+  int64_t failures = 0;    // int32_t[kStepRows]: whether the group had failed at a step's end
   int64_t partials = 0;    // NormPartial[norm_rows]
   int64_t bases = 0;       // int64_t[norm_rows]
   int64_t scratch = 0;     // NormPartial[chunks of the longest slice]

@@ -59,6 +59,8 @@ struct EveryKernel {
            return CombineNorms(s, run.On(&partial), run.On(&base), 1, 1, run.On(&rank));
          }},
         {"decide_step", [this, &s] { return DecideStep(s, step); }},
+        {"note_failure",
+         [this, &s] { return NoteFailure(s, run.On(&group_failed), run.On(&note)); }},
         {"zero_ranges",
          [this, &s, n] {
            return ZeroRanges(s, {{run.On(out), n * 4}});
@@ -78,6 +80,7 @@ struct EveryKernel {
   StepState step_state;
   StepScalars scalars;
   StepRecord record;
+  int32_t group_failed = 1, note = 0;
   DecideArguments step;
   OrderedSumArguments sum;
   std::vector<std::pair<std::string, std::function<absl::Status()>>> calls;
