@@ -48,6 +48,7 @@ class StepController {
   const float* loss_scale() const { return &device_state()->loss_scale.scale; }
   const StepScalars* scalars() const { return At<StepScalars>(layout().scalars); }
   const GroupScalars* groups() const { return At<GroupScalars>(layout().groups); }
+  int32_t* failures() const { return At<int32_t>(layout().failures); }
   uint8_t* group_map() const { return At<uint8_t>(layout().group_map); }
 
  private:

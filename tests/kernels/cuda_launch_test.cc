@@ -62,6 +62,8 @@ struct EveryKernel {
         {"note_non_finite",
          [this, &s] { return NoteNonFinite(s, run.On(&partial), 0, run.On(&first)); }},
         {"decide_step", [this, &s] { return DecideStep(s, step); }},
+        {"note_failure",
+         [this, &s] { return NoteFailure(s, run.On(&group_failed), run.On(&note)); }},
         {"zero_ranges",
          [this, &s, n] {
            return ZeroRanges(s, {{run.On(out), n * 4}});
@@ -82,6 +84,7 @@ struct EveryKernel {
   StepState step_state;
   StepScalars scalars;
   StepRecord record;
+  int32_t group_failed = 1, note = 0;
   DecideArguments step;
   OrderedSumArguments sum;
   std::vector<std::pair<std::string, std::function<absl::Status()>>> calls;
