@@ -61,15 +61,15 @@ absl::Status Norm(const Stream& stream, const void* in, DType type, int64_t n, N
                   NormPartial* out);
 
 // Where the fp32 master of a parameter is, and where its weight goes. Four kinds:
-//   weight null                        the parameter is fp32 and its own master
-//   master and weight                  an fp32 master beside a 16-bit weight
-//   remainder and weight               split: a bf16 weight and the 16 bits that rounding to it lost
-//                                      are the master together, exactly
-//   weight                             none: a bf16 weight, updated in place
-// A master p becomes the weight round(p): to nearest, ties to even, or away from zero if `ties_away`
-// or split. Where there is no master, of the two bf16 around p the further from zero is taken with
-// the probability that makes p the mean: (bits of p + 16 random bits) >> 16. Those of element i are a
-// function of (scalars->random_key, random_key, first_element + i) and nothing else.
+//   weight null             the parameter is fp32 and its own master
+//   master and weight       an fp32 master beside a 16-bit weight
+//   remainder and weight    split: a bf16 weight and the 16 bits that rounding to it lost are the
+//                           master together, exactly
+//   weight only             none: a bf16 weight, updated in place
+// A master p becomes the weight round(p): to nearest, ties to even, or away from zero if split or
+// `ties_away`. Where there is no master, of the two bf16 around p the further from zero is taken
+// with the probability that makes p the mean: (bits of p + 16 random bits) >> 16. The bits of
+// element i are a function of (scalars->random_key, random_key, first_element + i) alone.
 struct MasterMemory {
   float* master = nullptr;
   uint16_t* remainder = nullptr;
@@ -80,9 +80,9 @@ struct MasterMemory {
   int64_t first_element = 0;  // of the parameter, a multiple of 64
 };
 
-// What all updates have. With s = *scalars and r = rows[groups[i / 64]], element i of the gradient is
+// What all updates have. In fp32, with s = *scalars, r = rows[groups[i / 64]] and p the master, or
+// the weight where there is none, they begin with
 //   g = (float(gradient[i]) / s.divisor) * s.clip_coefficient
-// in fp32, as everything else, and p is the master, exactly (the weight where there is none).
 // Nothing is written when s.apply == 0.
 struct UpdateArguments {
   const void* gradient = nullptr;

@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <type_traits>
 
+#include "kernels/host_loop.h"
 #include "kernels/master_kind.h"
 #include "kernels/random_bits_math.h"
 #include "kernels/simd-inl.h"
@@ -16,6 +17,10 @@
 HWY_BEFORE_NAMESPACE();
 namespace zero {
 namespace HWY_NAMESPACE {
+
+// Vectors of the updates: none is longer than what has one parameter group.
+using UpdateTag = hn::CappedTag<float, kGroupElements>;
+using UpdateVector = hn::Vec<UpdateTag>;
 
 template <class D>
 using Bits = hn::Vec<hn::RebindToUnsigned<D>>;
@@ -122,19 +127,22 @@ struct Masters<NoMaster> {
       : weight(static_cast<BFloat16*>(memory.weight)),
         step(scalars.random_key),
         parameter(memory.random_key),
-        first(memory.first_element) {}
+        first(memory.first_element),
+        lanes(hn::Iota(hn::RebindToUnsigned<UpdateTag>(), 0)) {}
   // No block crosses a multiple of 2^32 elements: they begin at multiples of 64.
-  void SetBlock(int64_t block) {
-    keys = RandomKeysOf(step, parameter, static_cast<uint32_t>((first + block) >> 32));
+  HWY_INLINE void SetBlock(int64_t block) {
+    const int64_t next = (first + block) >> 32;
+    if (next == upper) return;
+    upper = next;
+    keys = RandomKeysOf(step, parameter, static_cast<uint32_t>(next));
   }
-  template <class D>
-  HWY_INLINE hn::Vec<D> Load(D d, int64_t i) const {
+  HWY_INLINE UpdateVector Load(UpdateTag d, int64_t i) const {
     return LoadElements(d, weight + i);
   }
-  template <class D>
-  HWY_INLINE void Store(D d, hn::Vec<D> p, int64_t i) const {
-    const hn::RebindToUnsigned<D> d32;
-    const auto lower = hn::Iota(d32, static_cast<uint32_t>(first + i));
+  HWY_INLINE void Store(UpdateTag d, UpdateVector p, int64_t i) const {
+    const hn::RebindToUnsigned<UpdateTag> d32;
+    // The numbers of the lanes are kept: GCC has Iota write them to memory each time.
+    const auto lower = hn::Add(lanes, hn::Set(d32, static_cast<uint32_t>(first + i)));
     const auto once = MixVectors(d32, hn::Xor(lower, hn::Set(d32, keys.first)));
     const auto twice = MixVectors(d32, hn::Add(once, hn::Set(d32, keys.second)));
     StoreUpperHalves(d, p, hn::ShiftRight<16>(twice), weight + i);
@@ -144,6 +152,8 @@ struct Masters<NoMaster> {
   const uint32_t step;
   const uint32_t parameter;
   const int64_t first;
+  const Bits<UpdateTag> lanes;
+  int64_t upper = -1;
   RandomKeys keys;
 };
 

@@ -16,9 +16,6 @@ HWY_BEFORE_NAMESPACE();
 namespace zero {
 namespace HWY_NAMESPACE {
 
-using UpdateTag = hn::CappedTag<float, kGroupElements>;
-using UpdateVector = hn::Vec<UpdateTag>;
-
 // `begin` and `end` are multiples of kGroupElements. `formula` is made for each run:
 //   void SetGroup(const GroupScalars& row)
 //   UpdateVector Update(UpdateVector g, UpdateVector p, int64_t i)   the new masters
