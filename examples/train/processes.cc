@@ -38,7 +38,7 @@ int64_t CudaDeviceOf(const Options& options, const std::optional<Launch>& launch
 }
 
 std::string ConfigurationOf(const Options& o, const llama::LlamaConfig& model,
-                            const llama::ByteDataset& data) {
+                            const SavedWeights* weights, const llama::ByteDataset& data) {
   const absl::StatusOr<DType> dtype = ParseDType(o.dtype);
   const absl::StatusOr<std::string> json = llama::ToJson(model, dtype.value_or(DType::kF32));
   return absl::StrCat(
@@ -53,7 +53,8 @@ std::string ConfigurationOf(const Options& o, const llama::LlamaConfig& model,
       "\n--reduce_bucket_size=", o.reduce_bucket_size, "\n--prefetch=", o.prefetch,
       "\n--reduction=", o.reduction, "\n--output ", o.output.empty() ? "is not given" : "is given",
       "\n--evaluate_every=", o.evaluate_every, "\n--evaluate_batches=", o.evaluate_batches,
-      "\nbytes of --data=", data.bytes(),
+      "\nbytes of --data=", data.bytes(), "\nweights of --model=",
+      weights == nullptr ? "random" : weights->Summary(),
       "\n--model=", absl::StrReplaceAll(json.value_or(""), {{"\n", " "}}));
 }
 

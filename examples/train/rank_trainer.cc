@@ -30,6 +30,9 @@ absl::Status RankTrainer::Initialise() {
                         ShardedOptimizer::Create(OptimizerConfig(options),
                                                  llama::DescribeModel(job_.model, model.dtype),
                                                  device_.get(), group_));
+  if (job_.weights != nullptr) {
+    return optimizer_->Write(State::kMaster, job_.weights->source(model.dtype));
+  }
   const auto deviation = [this](const Parameter& parameter) {
     return llama::InitialDeviation(job_.model, parameter);
   };
