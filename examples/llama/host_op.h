@@ -51,8 +51,8 @@ inline int64_t RowGrain(int64_t width) {
 // Calls f with a null pointer of the element type that `dtype` stands for.
 template <class F>
 auto WithElement(DType dtype, F f) {
-  if (dtype == DType::kF32) return f(static_cast<float*>(nullptr));
-  return f(static_cast<Bf16*>(nullptr));
+  return WithElementType(
+      dtype, [&](auto element) { return f(static_cast<decltype(element)*>(nullptr)); });
 }
 
 }  // namespace zero::llama

@@ -22,7 +22,7 @@ void AddRows(const EmbeddingArguments& a, const T* d_out, T* d_table, bool accum
   std::sort(order.begin(), order.end(), [ids = a.ids](int32_t left, int32_t right) {
     return ids[left] != ids[right] ? ids[left] < ids[right] : left < right;
   });
-  if (!accumulate) std::memset(d_table, 0, static_cast<size_t>(a.vocab) * width * sizeof(T));
+  if (!accumulate) std::memset(static_cast<void*>(d_table), 0, static_cast<size_t>(a.vocab) * width * sizeof(T));
   for (size_t first = 0; first < order.size();) {
     const int32_t id = a.ids[order[first]];
     sum.assign(width, 0.0f);

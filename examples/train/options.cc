@@ -21,7 +21,8 @@ constexpr int64_t kMost = 1'000'000'000;
 }  // namespace
 
 void AddFlags(support::FlagTable& flags, Options& options) {
-  flags.AddText("model", &options.model, "PATH", "config.json of a model, or a folder with it and perhaps weights");
+  flags.AddText("model", &options.model, "PATH",
+                "config.json of a model, or a folder with it and perhaps weights");
   flags.AddText("data", &options.data, "FILE", "text to train on; its bytes are the tokens");
   flags.AddCount("ranks", &options.ranks, 1, 256, "ranks, as threads; a launcher's are processes");
   flags.AddCount("stage", &options.stage, 0, 3,

@@ -31,14 +31,14 @@ std::vector<SafetensorsTensor> Tensors(const Model& model) {
 
 // The values as the file holds them. Weights in 16 bits are exact, so that nothing is rounded.
 absl::Span<const char> Encode(const std::vector<float>& values, DType dtype,
-                              std::vector<llama::Bf16>& narrow) {
+                              std::vector<BFloat16>& narrow) {
   if (dtype == DType::kF32) {
     return {reinterpret_cast<const char*>(values.data()), values.size() * sizeof(float)};
   }
   narrow.resize(values.size());
   std::transform(values.begin(), values.end(), narrow.begin(),
-                 [](float x) { return llama::FromFloat<llama::Bf16>(x); });
-  return {reinterpret_cast<const char*>(narrow.data()), narrow.size() * sizeof(llama::Bf16)};
+                 [](float x) { return llama::FromFloat<BFloat16>(x); });
+  return {reinterpret_cast<const char*>(narrow.data()), narrow.size() * sizeof(BFloat16)};
 }
 
 }  // namespace
@@ -55,7 +55,7 @@ absl::Status SaveModel(ShardedOptimizer& optimizer, int rank, const llama::Llama
   }
   DType dtype = DType::kF32;
   std::vector<float> values;
-  std::vector<llama::Bf16> narrow;
+  std::vector<BFloat16> narrow;
   for (const Unit& unit : optimizer.model().units) {
     for (const Parameter& parameter : unit.parameters) {
       dtype = parameter.dtype;

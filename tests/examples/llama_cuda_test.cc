@@ -74,7 +74,7 @@ class OnBoth {
       if (dtype == DType::kF32) {
         reinterpret_cast<float*>(cuda.mirror())[j] = static_cast<float>(rounded[j]);
       } else {
-        reinterpret_cast<Bf16*>(cuda.mirror())[j] = FromFloat<Bf16>(static_cast<float>(rounded[j]));
+        reinterpret_cast<BFloat16*>(cuda.mirror())[j] = FromFloat<BFloat16>(static_cast<float>(rounded[j]));
       }
     }
     cuda.Write();
@@ -88,7 +88,7 @@ class OnBoth {
     Doubles values(bytes / SizeOf(dtype));
     for (size_t j = 0; j < values.size(); ++j) {
       values[j] = dtype == DType::kF32 ? reinterpret_cast<const float*>(from)[j]
-                                       : ToFloat(reinterpret_cast<const Bf16*>(from)[j]);
+                                       : ToFloat(reinterpret_cast<const BFloat16*>(from)[j]);
     }
     return values;
   }

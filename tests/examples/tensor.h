@@ -128,7 +128,7 @@ class Tensor {
     Doubles values(size());
     for (size_t i = 0; i < values.size(); ++i) {
       values[i] = dtype_ == DType::kF32 ? reinterpret_cast<const float*>(from)[i]
-                                        : ToFloat(reinterpret_cast<const Bf16*>(from)[i]);
+                                        : ToFloat(reinterpret_cast<const BFloat16*>(from)[i]);
     }
     return values;
   }
@@ -142,7 +142,7 @@ class Tensor {
     if (dtype_ == DType::kF32) {
       reinterpret_cast<float*>(bytes_.mirror())[i] = static_cast<float>(value);
     } else {
-      reinterpret_cast<Bf16*>(bytes_.mirror())[i] = FromFloat<Bf16>(static_cast<float>(value));
+      reinterpret_cast<BFloat16*>(bytes_.mirror())[i] = FromFloat<BFloat16>(static_cast<float>(value));
     }
   }
 
