@@ -29,6 +29,8 @@ struct StepRow {
   double learning_rate = 0;
   double clip_norm = 0;  // 0: no clipping
   float sqrt_bias_correction2 = 1;
+  float beta1 = 0;
+  float one_minus_beta1 = 1;
 };
 
 // Lives on the device from Create on.
@@ -57,7 +59,8 @@ struct StepRecord {
 // is positive, else `passes`, D = state->loss_scale x W:
 //   norm = sqrt(S) / D;   clip = min(1, clip_norm / (norm + 1e-6)), as torch.nn.utils does
 // The step applies if no element of any rank was inf or NaN and *group_failed is 0; then
-// state->applied grows by one and the row with that count fills scalars and groups.
+// state->applied grows by one and the row with that count fills scalars and groups; the count is
+// the random key of the step.
 struct DecideArguments {
   const RankNorm* ranks = nullptr;
   int64_t rank_count = 0;

@@ -57,6 +57,9 @@ ZERO_HOST_DEVICE void DecideStepMath(const DecideArguments& a) {
   if (found) {
     record.learning_rate = a.rows[row].learning_rate;
     scalars.sqrt_bias_correction2 = a.rows[row].sqrt_bias_correction2;
+    scalars.beta1 = a.rows[row].beta1;
+    scalars.one_minus_beta1 = a.rows[row].one_minus_beta1;
+    scalars.random_key = static_cast<uint32_t>(count);
     if (a.rows[row].clip_norm > 0) {
       const double coefficient = a.rows[row].clip_norm / (norm + 1e-6);
       if (coefficient < 1) record.clip_coefficient = coefficient;

@@ -107,20 +107,28 @@ absl::Status StepController::FillRows(char* staging) const {
                        "; a rate is finite and not negative")));
     }
     const double power = static_cast<double>(count);
-    const bool adam = config.optimizer == OptimizerKind::kAdamW;
-    const double correction1 = adam ? 1 - std::pow(config.beta1, power) : 1;
-    const double correction2 = adam ? 1 - std::pow(config.beta2, power) : 1;
+    const OptimizerKind kind = config.optimizer;
+    const double constant = kind == OptimizerKind::kSgd ? config.momentum : config.beta1;
+    const double beta1 = config.beta1_schedule ? config.beta1_schedule(count) : constant;
+    const bool corrected = (kind == OptimizerKind::kAdamW || kind == OptimizerKind::kAdam) &&
+                           config.bias_correction;
+    const double correction1 = corrected ? 1 - std::pow(beta1, power) : 1;
+    const double correction2 = corrected ? 1 - std::pow(config.beta2, power) : 1;
+    const bool decoupled = kind == OptimizerKind::kAdamW || kind == OptimizerKind::kLion;
     rows[i].count = count;
     rows[i].learning_rate = rate;
     rows[i].clip_norm = config.clip_norm;
     rows[i].sqrt_bias_correction2 = static_cast<float>(std::sqrt(correction2));
+    rows[i].beta1 = static_cast<float>(beta1);
+    rows[i].one_minus_beta1 = static_cast<float>(1 - beta1);
     for (size_t g = 0; g < config.groups.size(); ++g) {
       const double group_rate = rate * config.groups[g].learning_rate_factor;
       GroupScalars& row = groups[i * config.groups.size() + g];
       row.learning_rate = static_cast<float>(group_rate);
       row.step_size = static_cast<float>(group_rate / correction1);
-      row.keep = static_cast<float>(1 - group_rate * config.groups[g].weight_decay);
-      row.weight_decay = static_cast<float>(config.groups[g].weight_decay);
+      const double decay = config.groups[g].weight_decay;
+      row.keep = decoupled ? static_cast<float>(1 - group_rate * decay) : 1.0f;
+      row.weight_decay = decoupled ? 0.0f : static_cast<float>(decay);
     }
   }
   return absl::OkStatus();

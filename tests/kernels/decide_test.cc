@@ -19,6 +19,8 @@ struct Decision {
       rows[i].count = 5 + i;
       rows[i].learning_rate = 0.1 * static_cast<double>(5 + i);
       rows[i].sqrt_bias_correction2 = 0.01f * static_cast<float>(5 + i);
+      rows[i].beta1 = 0.9f + 0.01f * static_cast<float>(i);
+      rows[i].one_minus_beta1 = 0.1f - 0.01f * static_cast<float>(i);
       for (int64_t g = 0; g < 2; ++g) {
         row_groups[2 * i + g].step_size = static_cast<float>(10 * (5 + i) + g);
       }
@@ -71,6 +73,9 @@ TEST_CASE("DecideStep: the row with the next count fills scalars and groups", "[
   CHECK(d.state.applied == 6);
   CHECK(d.record.learning_rate == d.rows[1].learning_rate);
   CHECK(d.scalars.sqrt_bias_correction2 == d.rows[1].sqrt_bias_correction2);
+  CHECK(d.scalars.beta1 == d.rows[1].beta1);
+  CHECK(d.scalars.one_minus_beta1 == d.rows[1].one_minus_beta1);
+  CHECK(d.scalars.random_key == 6);
   CHECK(d.groups[0].step_size == 60.0f);
   CHECK(d.groups[1].step_size == 61.0f);
   CHECK(d.record.row_missing == 0);
