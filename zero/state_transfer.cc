@@ -1,12 +1,11 @@
 #include "zero/state_transfer.h"
 
 #include <algorithm>
-#include <cstring>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "device/status.h"
-#include "kernels/bfloat16_math.h"
+#include "kernels/element_type.h"
 #include "zero/misuse.h"
 #include "zero/nearest_name.h"
 
@@ -14,21 +13,17 @@ namespace zero {
 namespace {
 
 void Decode(const void* from, DType type, float* to, int64_t n) {
-  if (type == DType::kF32) {
-    std::memcpy(to, from, static_cast<size_t>(n) * sizeof(float));
-    return;
-  }
-  const auto* const values = static_cast<const BFloat16*>(from);
-  for (int64_t i = 0; i < n; ++i) to[i] = ToFloat(values[i]);
+  WithElementType(type, [&](auto element) {
+    const auto* const values = static_cast<const decltype(element)*>(from);
+    for (int64_t i = 0; i < n; ++i) to[i] = ToFloat(values[i]);
+  });
 }
 
 void Encode(const float* from, void* to, DType type, int64_t n) {
-  if (type == DType::kF32) {
-    std::memcpy(to, from, static_cast<size_t>(n) * sizeof(float));
-    return;
-  }
-  auto* const values = static_cast<BFloat16*>(to);
-  for (int64_t i = 0; i < n; ++i) values[i] = ToBFloat16(from[i]);
+  WithElementType(type, [&](auto element) {
+    auto* const values = static_cast<decltype(element)*>(to);
+    for (int64_t i = 0; i < n; ++i) RoundTo(from[i], values + i);
+  });
 }
 
 absl::Status UnknownParameter(const Model& model, const std::string& name) {

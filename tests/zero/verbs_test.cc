@@ -181,7 +181,14 @@ TEST_CASE("Model: each wrong description is refused by name", "[zero][errors]") 
         m.units[0].parameters[0].shape = {int64_t{1} << 40, 1 << 20};
       },
       "parameter 'u0.w'");
-  refused([](Model& m) { m.units[0].parameters[0].dtype = DType::kF16; }, "fp16");
+  refused(
+      [](Model& m) {
+        m.units[0].parameters.push_back(m.units[0].parameters[0]);
+        m.units[0].parameters[1].name = "u0.half";
+        m.units[0].parameters[0].dtype = DType::kBF16;
+        m.units[0].parameters[1].dtype = DType::kF16;
+      },
+      "'u0.w' is bf16 and 'u0.half' fp16");
   refused([](Model& m) { m.units[0].parameters[0].group = 1; }, "group 1 does not exist");
   refused([](Model&) {}, "world size 0", 0);
 }
