@@ -138,10 +138,12 @@ Source SavedWeights::source(DType dtype) const {
 }
 
 DType SavedWeights::dtype() const {
+  std::set<std::string> dtypes;
   for (const auto& [parameter, name] : name_in_file_) {
-    if (files_.tensors().at(name).dtype != "BF16") return DType::kF32;
+    dtypes.insert(files_.tensors().at(name).dtype);
   }
-  return DType::kBF16;
+  if (dtypes == std::set<std::string>{"BF16"}) return DType::kBF16;
+  return dtypes == std::set<std::string>{"F16"} ? DType::kF16 : DType::kF32;
 }
 
 std::string SavedWeights::Summary() const {

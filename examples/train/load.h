@@ -29,7 +29,7 @@ class SavedWeights {
   // inf or NaN, in the file or in `dtype`.
   Source source(DType dtype) const;
 
-  // bf16 where all tensors used are, else fp32.
+  // bf16 or fp16 where all tensors used are, else fp32.
   DType dtype() const;
   const WeightFiles& files() const { return files_; }
   // How many tensors are used, of which types and bytes.

@@ -43,7 +43,8 @@ std::string ConfigurationOf(const Options& o, const llama::LlamaConfig& model,
   const absl::StatusOr<std::string> json = llama::ToJson(model, dtype.value_or(DType::kF32));
   return absl::StrCat(
       "--ranks=", o.ranks, "\n--stage=", o.stage, "\n--dtype=", o.dtype,
-      "\n--accumulation_dtype=", o.accumulation_dtype, "\n--steps=", o.steps,
+      "\n--loss_scale=", o.loss_scale, "\n--accumulation_dtype=", o.accumulation_dtype,
+      "\n--steps=", o.steps,
       "\n--micro_batch=", o.micro_batch, "\n--accumulation=", o.accumulation,
       "\n--sequence_length=", o.sequence_length, "\n--learning_rate=", o.learning_rate,
       "\n--warmup_steps=", o.warmup_steps, "\n--schedule=", o.schedule,

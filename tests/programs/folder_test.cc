@@ -121,7 +121,7 @@ class SavedFolder {
 
 TEST_CASE("zero-train --model: starts from the weights of the folder in every stage",
           "[programs]") {
-  const std::string dtype = GENERATE("fp32", "bf16");
+  const std::string dtype = GENERATE("fp32", "bf16", "fp16");
   const bool tied = GENERATE(false, true);
   CAPTURE(dtype, tied);
   const SavedFolder saved(dtype, tied);
@@ -136,7 +136,7 @@ TEST_CASE("zero-train --model: starts from the weights of the folder in every st
     CHECK_THAT(outcome.out,
                ContainsSubstring("weights     " + saved.File("model.safetensors") + ": " +
                                  (tied ? "20" : "21") + " tensors of " +
-                                 (dtype == "fp32" ? "F32" : "BF16")));
+                                 (dtype == "fp32" ? "F32" : dtype == "bf16" ? "BF16" : "F16")));
     CHECK(outcome.out.find("ignored") == std::string::npos);
     CHECK(ReadFile(again + "/model.safetensors") == expected);
   }
@@ -214,11 +214,11 @@ TEST_CASE("zero-train --model: every tensor that does not fit is listed", "[prog
 
 TEST_CASE("zero-train --model: a value that is not finite is named", "[programs]") {
   const SavedFolder saved;
-  const auto set = [&](float value) {
+  const auto set = [&](float value, const char* dtype = "bf16") {
     saved.Change([&](Contents& all) {
       std::memcpy(all["model.layers.1.mlp.down_proj.weight"].bytes.data() + 4 * 700, &value, 4);
     });
-    return saved.Train({"--ranks=2", "--dtype=bf16"});
+    return saved.Train({"--ranks=2", "--dtype", dtype});
   };
   const char* where = "tensor 'model.layers.1.mlp.down_proj.weight': element 700 is ";
   for (const auto& [value, word] :
@@ -231,6 +231,9 @@ TEST_CASE("zero-train --model: a value that is not finite is named", "[programs]
     CHECK_THAT(outcome.err, ContainsSubstring(std::string(where) + word));
   }
   CHECK(set(3.3e38f).status == 0);
+  CHECK_THAT(set(65520, "fp16").err,
+             ContainsSubstring(std::string(where) + "65520, too large for fp16"));
+  CHECK(set(65519, "fp16").status == 0);
 }
 
 TEST_CASE("zero-train --model: an index that is not that of its files is refused", "[programs]") {
