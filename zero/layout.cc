@@ -43,21 +43,6 @@ absl::Status CheckParameter(const std::string& unit, const Parameter& parameter,
   return absl::OkStatus();
 }
 
-// One segment holds all 16-bit parameters of a unit.
-absl::Status CheckOneHalf(const Unit& unit) {
-  const Parameter* first = nullptr;
-  for (const Parameter& parameter : unit.parameters) {
-    if (parameter.dtype == DType::kF32) continue;
-    if (first == nullptr) first = &parameter;
-    if (parameter.dtype == first->dtype) continue;
-    return absl::InvalidArgumentError(
-        absl::StrCat("unit '", unit.name, "': parameter '", first->name, "' is ",
-                     Name(first->dtype), " and '", parameter.name, "' ", Name(parameter.dtype),
-                     "; the 16-bit parameters of a unit must be of one dtype"));
-  }
-  return absl::OkStatus();
-}
-
 UnitLayout LayOutUnit(const Unit& unit, int world_size) {
   UnitLayout layout;
   layout.parameters.resize(unit.parameters.size());
@@ -138,7 +123,6 @@ absl::StatusOr<Layout> MakeLayout(const Model& model, int world_size) {
     for (const Parameter& parameter : unit.parameters) {
       ZERO_RETURN_IF_ERROR(CheckParameter(unit.name, parameter, names));
     }
-    ZERO_RETURN_IF_ERROR(CheckOneHalf(unit));
     layout.units.push_back(LayOutUnit(unit, world_size));
   }
   return layout;
