@@ -33,7 +33,7 @@ struct ParameterGroup {
   double weight_decay = 0;
   // AssignGroups puts every parameter whose name matches (fnmatch: * ? [...]) here. Empty: only
   // parameters whose Parameter::group says so.
-  std::string pattern;
+  std::string pattern = {};
   bool frozen = false;  // AssignGroups makes its parameters untrainable
 };
 

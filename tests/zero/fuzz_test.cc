@@ -25,7 +25,10 @@ struct Fuzz {
 
 Model RandomModel(Fuzz& fuzz, const std::string& prefix) {
   Model model;
+  Parameter* frozen = nullptr;  // where nothing else is trainable
+  bool trainable = false;
   const int units = 1 + fuzz.Up(7);
+  model.units.reserve(units);
   for (int u = 0; u < units; ++u) {
     Unit unit;
     unit.name = prefix + std::to_string(u);
@@ -41,7 +44,12 @@ Model RandomModel(Fuzz& fuzz, const std::string& prefix) {
       unit.parameters.push_back(parameter);
     }
     model.units.push_back(unit);
+    for (Parameter& parameter : model.units.back().parameters) {
+      trainable = trainable || parameter.trainable;
+      frozen = &parameter;
+    }
   }
+  if (!trainable && frozen != nullptr) frozen->trainable = true;
   return model;
 }
 

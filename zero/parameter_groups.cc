@@ -1,0 +1,62 @@
+#include "zero/parameter_groups.h"
+
+#include <fnmatch.h>
+
+#include "absl/strings/str_cat.h"
+#include "device/status.h"
+#include "zero/nearest_name.h"
+
+namespace zero {
+namespace {
+
+absl::Status AssignMatches(const std::string& pattern, int group, Model* model) {
+  bool matched = false;
+  for (Unit& unit : model->units) {
+    for (Parameter& parameter : unit.parameters) {
+      if (fnmatch(pattern.c_str(), parameter.name.c_str(), 0) != 0) continue;
+      parameter.group = group;
+      matched = true;
+    }
+  }
+  if (matched) return absl::OkStatus();
+  std::vector<std::string> names;
+  for (const Unit& unit : model->units) {
+    for (const Parameter& parameter : unit.parameters) names.push_back(parameter.name);
+  }
+  return absl::InvalidArgumentError(absl::StrCat("groups[", group, "]: no parameter matches '",
+                                                 pattern, "'; the nearest name is '",
+                                                 NearestName(pattern, names), "'"));
+}
+
+}  // namespace
+
+absl::Status AssignGroups(const Config& config, Model* model) {
+  const int groups = static_cast<int>(config.groups.size());
+  Model assigned = *model;
+  for (int g = 0; g < groups; ++g) {
+    if (config.groups[g].pattern.empty()) continue;
+    ZERO_RETURN_IF_ERROR(AssignMatches(config.groups[g].pattern, g, &assigned));
+  }
+  for (Unit& unit : assigned.units) {
+    for (Parameter& parameter : unit.parameters) {
+      const int g = parameter.group;
+      if (g >= 0 && g < groups && config.groups[g].frozen) parameter.trainable = false;
+    }
+  }
+  *model = std::move(assigned);
+  return absl::OkStatus();
+}
+
+std::vector<GroupContents> CountGroups(const Config& config, const Model& model) {
+  std::vector<GroupContents> contents(config.groups.size());
+  for (const Unit& unit : model.units) {
+    for (const Parameter& parameter : unit.parameters) {
+      if (parameter.group < 0 || parameter.group >= static_cast<int>(contents.size())) continue;
+      ++contents[parameter.group].parameters;
+      contents[parameter.group].elements += ElementCount(parameter);
+    }
+  }
+  return contents;
+}
+
+}  // namespace zero
