@@ -130,8 +130,8 @@ class Reader {
     for (size_t i = at_; i < text_.size();) {
       const size_t length = CharacterLength(text_, i);
       if (length == 0) return Fail(place, "is not UTF-8");
-      place = text_[i] == '\n' ? TextPlace{place.line + 1, 1}
-                               : TextPlace{place.line, place.column + 1};
+      place =
+          text_[i] == '\n' ? TextPlace{place.line + 1, 1} : TextPlace{place.line, place.column + 1};
       i += length;
     }
     return true;
@@ -192,12 +192,11 @@ class Reader {
     }
     // At the end of the text the next item says what is missing.
     if (comma || AtEnd()) return true;
-    const bool begins = close == '}' ? Peek() == '"'
-                                     : Peek() == '"' || Peek() == '{' || Peek() == '[' ||
-                                           IsWord(Peek());
+    const bool begins = close == '}'
+                            ? Peek() == '"'
+                            : Peek() == '"' || Peek() == '{' || Peek() == '[' || IsWord(Peek());
     if (!begins) {
-      return Fail(place_,
-                  absl::StrCat("expected a comma or the end of ", what, ", not ", Here()));
+      return Fail(place_, absl::StrCat("expected a comma or the end of ", what, ", not ", Here()));
     }
     Problem(place_, absl::StrCat("a comma is missing before ", Next()));
     return true;
@@ -386,18 +385,19 @@ std::string ToText(const JsonValue& value) {
   if (value.kind == Kind::kString) return Quoted(value.text);
   if (value.kind == Kind::kNull) return "null";
   if (value.kind == Kind::kList) {
-    return absl::StrCat("[", absl::StrJoin(value.items, ", ",
-                                           [](std::string* out, const JsonValue& item) {
-                                             out->append(ToText(item));
-                                           }),
-                        "]");
+    return absl::StrCat(
+        "[",
+        absl::StrJoin(value.items, ", ",
+                      [](std::string* out, const JsonValue& item) { out->append(ToText(item)); }),
+        "]");
   }
   if (value.kind == Kind::kObject) {
-    return absl::StrCat("{", absl::StrJoin(value.members, ", ",
-                                           [](std::string* out, const JsonMember& member) {
-                                             absl::StrAppend(out, Quoted(member.key), ": ",
-                                                             ToText(member.value));
-                                           }),
+    return absl::StrCat("{",
+                        absl::StrJoin(value.members, ", ",
+                                      [](std::string* out, const JsonMember& member) {
+                                        absl::StrAppend(out, Quoted(member.key), ": ",
+                                                        ToText(member.value));
+                                      }),
                         "}");
   }
   return value.text;
@@ -450,9 +450,9 @@ absl::StatusOr<int64_t> ExactInteger(const std::string& number) {
   digits.resize(significant);
   if (shift < 0) return absl::InvalidArgumentError("has a fraction");
   int64_t value = 0;
-  if (shift > 18 || digits.size() > 19 ||
-      !absl::SimpleAtoi((negative ? "-" : "") + digits + std::string(static_cast<size_t>(shift), '0'),
-                        &value)) {
+  if (shift > 18) return absl::InvalidArgumentError("is out of range");
+  digits.append(static_cast<size_t>(shift), '0');
+  if (!absl::SimpleAtoi((negative ? "-" : "") + digits, &value)) {
     return absl::InvalidArgumentError("is out of range");
   }
   return value;

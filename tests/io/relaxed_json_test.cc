@@ -37,8 +37,8 @@ TEST_CASE("RelaxedJson: values read back as they were written") {
 }
 
 TEST_CASE("RelaxedJson: comments, trailing commas, byte order mark and line ends are skipped") {
-  CHECK(Reread("\xEF\xBB\xBF// first\r\n{ # second\r\n\t\"a\": 1, /* third\n, */ \"b\": [1, 2,],\r\n}"
-               "// last") == "{\"a\": 1, \"b\": [1, 2]}");
+  CHECK(Reread("\xEF\xBB\xBF// first\r\n{ # second\r\n\t\"a\": 1, /* third\n, */"
+               " \"b\": [1, 2,],\r\n}// last") == "{\"a\": 1, \"b\": [1, 2]}");
   CHECK(Reread("{\"url\": \"https://a/#b /* c */\"}") == "{\"url\": \"https://a/#b /* c */\"}");
 }
 
@@ -73,8 +73,8 @@ TEST_CASE("RelaxedJson: what is no JSON is refused with its line and column") {
   refused("[1,,2]", "line 1 column 4: expected a value, not ','");
   refused("{'a': 1}", "line 1 column 2: expected a key in double quotes, not '''");
   refused("{\"a\" 1}", "line 1 column 6: expected a colon after key \"a\", not '1'");
-  refused("{\"a\": \"b\n\"}", "line 1 column 7: the string that begins here has no closing quote on "
-                            "its line");
+  refused("{\"a\": \"b\n\"}",
+          "line 1 column 7: the string that begins here has no closing quote on its line");
   refused("\"\t\"", "line 1 column 2: a control character in a string must be escaped");
   refused("\"\\x\"", "line 1 column 2: unknown escape in a string");
   refused("\"\\uD800\"", "line 1 column 2: half a surrogate pair");
