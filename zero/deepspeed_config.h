@@ -32,7 +32,8 @@ struct ConfigContext {
   // double. "auto" takes the value, so does a key that is left out, and a file that says another
   // one is refused. Besides: "optimizer", one of "adamw", "adam" (decay added to the gradient),
   // "sgd" and "lion"; "optimizer.params.beta1" and "optimizer.params.beta2"; "dtype", one of
-  // "fp32", "fp16" and "bf16"; "prefetch", units, which are 0 exactly if the file's bucket is.
+  // "fp32", "fp16" and "bf16"; "master", one of "fp32", "split" and "none"; "prefetch", units,
+  // which are 0 exactly if the file's bucket is.
   std::map<std::string, CallerValue> given;
 };
 

@@ -32,16 +32,15 @@ DType ReadDType(DeepSpeedValues& values) {
                                                 " are both true; keep one"));
   }
   const CallerValue* given = values.Given("dtype");
-  if (given != nullptr) {
-    const std::string* dtype = std::get_if<std::string>(&given->value);
-    const std::string name = dtype == nullptr ? "" : *dtype;
-    CheckSwitch(values, "fp16.enabled", fp16, "fp16", *given, name);
-    CheckSwitch(values, "bf16.enabled", bf16, "bf16", *given, name);
-    return ParseDType(name).value_or(DType::kF32);
+  const std::string* dtype = given == nullptr ? nullptr : std::get_if<std::string>(&given->value);
+  if (dtype != nullptr) {
+    CheckSwitch(values, "fp16.enabled", fp16, "fp16", *given, *dtype);
+    CheckSwitch(values, "bf16.enabled", bf16, "bf16", *given, *dtype);
   }
   if (fp16.value_or(false)) return DType::kF16;
-  if (bf16.value_or(values.IsAuto("bf16.enabled"))) return DType::kBF16;
-  return DType::kF32;
+  if (bf16.value_or(false)) return DType::kBF16;
+  if (dtype != nullptr) return ParseDType(*dtype).value_or(DType::kF32);
+  return values.IsAuto("bf16.enabled") ? DType::kBF16 : DType::kF32;
 }
 
 // Halvings from the start to the minimum, which an overflow a step may need.
@@ -81,6 +80,30 @@ void ReadLossScale(DeepSpeedValues& values, DeepSpeedConfig& result) {
       std::max(result.config.max_consecutive_skips, Halvings(dynamic) + dynamic.hysteresis + 1);
 }
 
+// What the caller asks for, or "fp32".
+std::string GivenMaster(const DeepSpeedValues& values) {
+  const CallerValue* given = values.Given("master");
+  const std::string* name = given == nullptr ? nullptr : std::get_if<std::string>(&given->value);
+  return name == nullptr ? "fp32" : *name;
+}
+
+void ReadMaster(DeepSpeedValues& values, DeepSpeedConfig& result) {
+  const std::string own = "bf16.bf16_master_weights_and_grads";
+  const std::string given = GivenMaster(values);
+  if (given == "split") result.config.master = MasterKind::kSplit;
+  if (given == "none") result.config.master = MasterKind::kNone;
+  if (!values.MaybeSwitch(own).value_or(false) || result.dtype != DType::kBF16) return;
+  if (values.Given("master") != nullptr && given != "none") {
+    values.Problem(own, absl::StrCat(values.Spelled(own), " is true, but ",
+                                     values.Given("master")->name, " is \"", given, "\""));
+  }
+  result.config.master = MasterKind::kNone;
+  values.Resolve(own, "true");
+  values.Note(absl::StrCat(values.Spelled(own),
+                           " is taken as bf16 weights without masters: updates are rounded "
+                           "stochastically, gradients are added up in fp32"));
+}
+
 // A dtype as the file names it; nothing where it does not.
 std::optional<DType> MaybeDType(DeepSpeedValues& values, const std::string& path) {
   const std::optional<std::string> name = values.MaybeChoice(path, {"fp32", "fp16", "bf16"});
@@ -96,14 +119,7 @@ void ReadPrecision(DeepSpeedValues& values, const ConfigContext&, DeepSpeedConfi
   values.Resolve("fp16.enabled", result.dtype == DType::kF16 ? "true" : "false");
   values.Resolve("bf16.enabled", result.dtype == DType::kBF16 ? "true" : "false");
   ReadLossScale(values, result);
-  const std::string own = "bf16.bf16_master_weights_and_grads";
-  if (values.MaybeSwitch(own).value_or(false) && result.dtype == DType::kBF16) {
-    values.Resolve(own, "true");
-    result.config.master = MasterKind::kNone;
-    values.Note(absl::StrCat(values.Spelled(own),
-                             " is taken as bf16 weights without masters: updates are rounded "
-                             "stochastically, gradients are added up in fp32"));
-  }
+  ReadMaster(values, result);
   const std::optional<DType> dtype = MaybeDType(values, "data_types.param_dtype");
   if (dtype.has_value() && *dtype != result.dtype) {
     values.Wrong("data_types.param_dtype", Name(*dtype),

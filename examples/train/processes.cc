@@ -46,7 +46,8 @@ std::string ConfigurationOf(const Options& o, const llama::LlamaConfig& model,
       "\n--accumulation_dtype=", o.accumulation_dtype, "\n--steps=", o.steps,
       "\n--micro_batch=", o.micro_batch, "\n--accumulation=", o.accumulation,
       "\n--sequence_length=", o.sequence_length, "\n--learning_rate=", o.learning_rate,
-      "\n--warmup_steps=", o.warmup_steps, "\n--schedule=", o.schedule,
+      "\n--warmup_steps=", o.warmup_steps, "\n--schedule=", o.schedule, "\n--cycles=", o.cycles,
+      "\n--optimizer=", o.optimizer, "\n--momentum=", o.momentum, "\n--master=", o.master,
       "\n--weight_decay=", o.weight_decay, "\n--beta1=", o.beta1, "\n--beta2=", o.beta2,
       "\n--epsilon=", o.epsilon, "\n--clip=", o.clip, "\n--seed=", o.seed,
       "\n--shuffle=", o.shuffle, "\n--device=", o.device,
@@ -54,6 +55,7 @@ std::string ConfigurationOf(const Options& o, const llama::LlamaConfig& model,
       "\n--reduction=", o.reduction, "\n--output ", o.output.empty() ? "is not given" : "is given",
       "\n--evaluate_every=", o.evaluate_every, "\n--evaluate_batches=", o.evaluate_batches,
       "\nbytes of --data=", data.bytes(),
+      "\n--config=", absl::StrReplaceAll(o.file.has_value() ? o.file->resolved : "", {{"\n", " "}}),
       "\n--model=", absl::StrReplaceAll(json.value_or(""), {{"\n", " "}}));
 }
 
