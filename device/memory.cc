@@ -10,7 +10,7 @@ namespace zero {
 const char* Name(MemoryCategory category) {
   static constexpr const char* kNames[kMemoryCategories] = {
       "weights", "gradients", "optimizer_states", "gathered_weights", "gradient_slots", "receive",
-      "scalars", "staging",   "host_staging",     "activations",      "other"};
+      "send",    "scalars",   "staging",          "host_staging",     "activations",    "other"};
   return kNames[static_cast<int>(category)];
 }
 

@@ -15,13 +15,14 @@ enum class MemoryCategory : uint8_t {
   kGatheredWeights,  // stage 3: slots that hold whole units while they are used
   kGradientSlots,    // what the trainer writes where it is not what is stored
   kReceive,          // the other ranks' parts of a reduction
+  kSend,             // gradients in the dtype that they are sent in, where that is another one
   kScalars,          // loss scale, step rows, norms, parameter groups
   kStaging,          // what copies to and from the host pass through, on the device
   kHostStaging,      // and on the host: not counted against a capacity
   kActivations,      // the trainer's own
   kOther,            // the trainer's own
 };
-inline constexpr int kMemoryCategories = 11;
+inline constexpr int kMemoryCategories = 12;
 
 // "weights", "gradients", ...: the keys of metrics and messages.
 const char* Name(MemoryCategory category);

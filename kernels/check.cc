@@ -1,7 +1,6 @@
 #include "kernels/check.h"
 
 #include "absl/strings/str_cat.h"
-#include "kernels/element_type.h"
 
 namespace zero {
 
@@ -14,13 +13,6 @@ absl::Status CheckCount(const char* kernel, int64_t n, int64_t multiple) {
         absl::StrCat(kernel, ": n is ", n, ", not a multiple of ", multiple));
   }
   return absl::OkStatus();
-}
-
-absl::Status CheckType(const char* kernel, const char* argument, DType type) {
-  if (HasElementType(type)) return absl::OkStatus();
-  return absl::InvalidArgumentError(
-      absl::StrCat(kernel, ": ", argument, ": ", Name(type),
-                   " is not supported by this version: ", "use fp32 or bf16"));
 }
 
 absl::Status CheckPointer(const char* kernel, const char* argument, const void* pointer) {

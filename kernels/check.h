@@ -11,9 +11,6 @@ namespace zero {
 // n >= 0 and a multiple of `multiple`.
 absl::Status CheckCount(const char* kernel, int64_t n, int64_t multiple = 1);
 
-// A type that the kernels have.
-absl::Status CheckType(const char* kernel, const char* argument, DType type);
-
 absl::Status CheckPointer(const char* kernel, const char* argument, const void* pointer);
 
 // n elements at `in` and at `out` are the same memory of the same type, or do not overlap.

@@ -26,7 +26,10 @@ absl::Status Norm(const Stream&, const void*, DType, int64_t, NormPartial*, Norm
 absl::Status AdamW(const Stream&, const AdamWArguments&, int64_t) { return NoCuda(); }
 absl::Status Sgd(const Stream&, const SgdArguments&, int64_t) { return NoCuda(); }
 absl::Status CombineNorms(const Stream&, const NormPartial*, const int64_t*, int64_t, double,
-                          RankNorm*) {
+                          int64_t*, RankNorm*) {
+  return NoCuda();
+}
+absl::Status NoteNonFinite(const Stream&, const NormPartial*, int64_t, int64_t*) {
   return NoCuda();
 }
 absl::Status DecideStep(const Stream&, const DecideArguments&) { return NoCuda(); }

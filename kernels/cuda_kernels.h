@@ -34,7 +34,9 @@ absl::Status Norm(const Stream& stream, const void* in, DType type, int64_t n, N
 absl::Status AdamW(const Stream& stream, const AdamWArguments& arguments, int64_t first = 0);
 absl::Status Sgd(const Stream& stream, const SgdArguments& arguments, int64_t first = 0);
 absl::Status CombineNorms(const Stream& stream, const NormPartial* parts, const int64_t* bases,
-                          int64_t count, double loss_weight, RankNorm* out);
+                          int64_t count, double loss_weight, int64_t* first_written, RankNorm* out);
+absl::Status NoteNonFinite(const Stream& stream, const NormPartial* part, int64_t base,
+                           int64_t* first_written);
 absl::Status DecideStep(const Stream& stream, const DecideArguments& arguments);
 // `first` counts bytes of each range.
 absl::Status ZeroRanges(const Stream& stream, const std::vector<ByteRange>& ranges,

@@ -6,10 +6,22 @@
 namespace zero {
 
 absl::Status CombineNorms(const Stream& stream, const NormPartial* parts, const int64_t* bases,
-                          int64_t count, double loss_weight, RankNorm* out) {
-  if (OnCuda(stream)) return cuda::CombineNorms(stream, parts, bases, count, loss_weight, out);
+                          int64_t count, double loss_weight, int64_t* first_written,
+                          RankNorm* out) {
+  if (OnCuda(stream)) {
+    return cuda::CombineNorms(stream, parts, bases, count, loss_weight, first_written, out);
+  }
   return stream.Enqueue("combine_norms", [=] {
-    CombineNormsMath(parts, bases, count, loss_weight, out);
+    CombineNormsMath(parts, bases, count, loss_weight, first_written, out);
+    return absl::OkStatus();
+  });
+}
+
+absl::Status NoteNonFinite(const Stream& stream, const NormPartial* part, int64_t base,
+                           int64_t* first_written) {
+  if (OnCuda(stream)) return cuda::NoteNonFinite(stream, part, base, first_written);
+  return stream.Enqueue("note_non_finite", [=] {
+    NoteNonFiniteMath(part, base, first_written);
     return absl::OkStatus();
   });
 }

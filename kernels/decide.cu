@@ -7,8 +7,13 @@ namespace zero::cuda {
 namespace {
 
 __global__ void CombineNormsKernel(const NormPartial* parts, const int64_t* bases, int64_t count,
-                                   double loss_weight, RankNorm* out) {
-  CombineNormsMath(parts, bases, count, loss_weight, out);
+                                   double loss_weight, int64_t* first_written, RankNorm* out) {
+  CombineNormsMath(parts, bases, count, loss_weight, first_written, out);
+}
+
+__global__ void NoteNonFiniteKernel(const NormPartial* part, int64_t base,
+                                    int64_t* first_written) {
+  NoteNonFiniteMath(part, base, first_written);
 }
 
 __global__ void DecideStepKernel(const DecideArguments arguments) { DecideStepMath(arguments); }
@@ -16,9 +21,16 @@ __global__ void DecideStepKernel(const DecideArguments arguments) { DecideStepMa
 }  // namespace
 
 absl::Status CombineNorms(const Stream& stream, const NormPartial* parts, const int64_t* bases,
-                          int64_t count, double loss_weight, RankNorm* out) {
+                          int64_t count, double loss_weight, int64_t* first_written,
+                          RankNorm* out) {
   return LaunchKernel("combine_norms", &CombineNormsKernel, dim3(1), dim3(1), 0,
-                      NativeStream(stream), parts, bases, count, loss_weight, out);
+                      NativeStream(stream), parts, bases, count, loss_weight, first_written, out);
+}
+
+absl::Status NoteNonFinite(const Stream& stream, const NormPartial* part, int64_t base,
+                           int64_t* first_written) {
+  return LaunchKernel("note_non_finite", &NoteNonFiniteKernel, dim3(1), dim3(1), 0,
+                      NativeStream(stream), part, base, first_written);
 }
 
 absl::Status DecideStep(const Stream& stream, const DecideArguments& arguments) {

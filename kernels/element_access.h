@@ -3,24 +3,22 @@
 
 #include <cstdint>
 
-#include "device/dtype.h"
-#include "kernels/bfloat16_math.h"
+#include "kernels/element_type.h"
 
 namespace zero {
 
-// Element i of an array of fp32 or bf16.
+// Element i of an array.
 inline float LoadElement(const void* data, DType type, int64_t i) {
-  return type == DType::kF32 ? static_cast<const float*>(data)[i]
-                             : ToFloat(static_cast<const BFloat16*>(data)[i]);
+  return WithElementType(type, [&](auto element) {
+    return ToFloat(static_cast<const decltype(element)*>(data)[i]);
+  });
 }
 
 // Rounded to nearest, ties to even.
 inline void StoreElement(void* data, DType type, int64_t i, float value) {
-  if (type == DType::kF32) {
-    static_cast<float*>(data)[i] = value;
-  } else {
-    static_cast<BFloat16*>(data)[i] = ToBFloat16(value);
-  }
+  WithElementType(type, [&](auto element) {
+    RoundTo(value, static_cast<decltype(element)*>(data) + i);
+  });
 }
 
 }  // namespace zero

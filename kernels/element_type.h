@@ -1,18 +1,18 @@
-// The one place where a DType becomes a C++ type. A further type needs a case in each function here
-// and LoadElements and StoreElements in simd-inl.h and elements.cuh.
+// The one place where a DType becomes a C++ type. A further type needs a case here and LoadElements
+// and StoreElements in simd-inl.h and elements.cuh.
 #pragma once
 
 #include "device/dtype.h"
 #include "kernels/bfloat16_math.h"
+#include "kernels/float16_math.h"
 
 namespace zero {
 
-inline bool HasElementType(DType type) { return type == DType::kF32 || type == DType::kBF16; }
-
-// body(T()) with the type of the elements, which CheckType has accepted.
+// body(T()) with the type of the elements.
 template <class Body>
 auto WithElementType(DType type, const Body& body) {
   if (type == DType::kBF16) return body(BFloat16());
+  if (type == DType::kF16) return body(Float16());
   return body(float());
 }
 

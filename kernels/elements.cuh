@@ -5,7 +5,7 @@
 
 #include "absl/status/status.h"
 #include "device/cuda_stream.h"
-#include "kernels/bfloat16_math.h"
+#include "kernels/element_type.h"
 #include "kernels/grid.cuh"
 #include "kernels/launch.cuh"
 
@@ -33,19 +33,33 @@ __device__ __forceinline__ void LoadElements(const float* x, float (&values)[kWi
   }
 }
 
+// The same of 16-bit words.
 template <int kWidth>
-__device__ __forceinline__ void LoadElements(const BFloat16* x, float (&values)[kWidth]) {
+__device__ __forceinline__ void LoadWords(const uint16_t* x, uint32_t (&words)[kWidth]) {
   if constexpr (kWidth == 1) {
-    values[0] = ToFloat(*x);
+    words[0] = *x;
   } else {
     static_assert(kWidth == 8);
     const uint4 eight = *reinterpret_cast<const uint4*>(x);
     const uint32_t pairs[] = {eight.x, eight.y, eight.z, eight.w};
 #pragma unroll
     for (int k = 0; k < 4; ++k) {
-      values[2 * k] = FloatOf(pairs[k] << 16);
-      values[2 * k + 1] = FloatOf(pairs[k] & 0xFFFF0000u);
+      words[2 * k] = pairs[k] & 0xFFFFu;
+      words[2 * k + 1] = pairs[k] >> 16;
     }
+  }
+}
+
+// T is BFloat16 or Float16.
+template <int kWidth, class T>
+__device__ __forceinline__ void LoadElements(const T* x, float (&values)[kWidth]) {
+  uint32_t words[kWidth];
+  LoadWords(reinterpret_cast<const uint16_t*>(x), words);
+#pragma unroll
+  for (int k = 0; k < kWidth; ++k) {
+    T element;
+    element.bits = static_cast<uint16_t>(words[k]);
+    values[k] = ToFloat(element);
   }
 }
 
@@ -64,20 +78,30 @@ __device__ __forceinline__ void StoreElements(const float (&values)[kWidth], flo
   }
 }
 
+// Words below 2^16.
 template <int kWidth>
-__device__ __forceinline__ void StoreElements(const float (&values)[kWidth], BFloat16* x) {
+__device__ __forceinline__ void StoreWords(const uint32_t (&words)[kWidth], uint16_t* x) {
   if constexpr (kWidth == 1) {
-    *x = ToBFloat16(values[0]);
+    *x = static_cast<uint16_t>(words[0]);
   } else {
     static_assert(kWidth == 8);
     uint32_t pairs[4];
 #pragma unroll
-    for (int k = 0; k < 4; ++k) {
-      pairs[k] = ToBFloat16(values[2 * k]).bits |
-                 static_cast<uint32_t>(ToBFloat16(values[2 * k + 1]).bits) << 16;
-    }
+    for (int k = 0; k < 4; ++k) pairs[k] = words[2 * k] | words[2 * k + 1] << 16;
     *reinterpret_cast<uint4*>(x) = make_uint4(pairs[0], pairs[1], pairs[2], pairs[3]);
   }
+}
+
+template <int kWidth, class T>
+__device__ __forceinline__ void StoreElements(const float (&values)[kWidth], T* x) {
+  uint32_t words[kWidth];
+#pragma unroll
+  for (int k = 0; k < kWidth; ++k) {
+    T element;
+    RoundTo(values[k], &element);
+    words[k] = element.bits;
+  }
+  StoreWords(words, reinterpret_cast<uint16_t*>(x));
 }
 
 // Where 16-byte accesses of a run of elements can begin, for all arrays of a kernel together.

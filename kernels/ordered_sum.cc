@@ -55,8 +55,6 @@ namespace {
 absl::Status CheckOrderedSum(const OrderedSumArguments& a) {
   constexpr const char* kKernel = "OrderedSum";
   ZERO_RETURN_IF_ERROR(CheckCount(kKernel, a.n));
-  ZERO_RETURN_IF_ERROR(CheckType(kKernel, "part_type", a.part_type));
-  ZERO_RETURN_IF_ERROR(CheckType(kKernel, "out_type", a.out_type));
   if (a.part_count < 1) {
     return absl::InvalidArgumentError(
         absl::StrCat(kKernel, ": part_count is ", a.part_count, ", below 1"));

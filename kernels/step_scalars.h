@@ -11,14 +11,17 @@ struct StepScalars {
   float divisor = 1;                // loss scale x (micro-batches x ranks, or the loss weights)
   float clip_coefficient = 1;       // 1 where nothing is clipped
   float sqrt_bias_correction2 = 1;  // sqrt(1 - beta2^t), t counts applied steps
+  float beta1 = 0;                  // Adam's and Lion's; SGD's momentum
+  float one_minus_beta1 = 1;        // rounded from double: 1 - 0.9f is 2.4e-8 off
+  uint32_t random_key = 0;          // of the step, for stochastic rounding
 };
 
 // One parameter group in one step, computed in double and rounded once.
 struct GroupScalars {
   float learning_rate = 0;
-  float step_size = 0;  // learning_rate / (1 - beta1^t)
-  float keep = 1;       // 1 - learning_rate x weight_decay
-  float weight_decay = 0;
+  float step_size = 0;     // learning_rate / (1 - beta1^t)
+  float keep = 1;          // 1 - learning_rate x weight decay: AdamW, Lion
+  float weight_decay = 0;  // added to the gradient: Adam, SGD
 };
 
 // Norm and non-finite elements of a run of elements.

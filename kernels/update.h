@@ -25,8 +25,6 @@ auto WithWeightType(const void* weight, DType type, const Body& body) {
 template <class Arguments>
 absl::Status CheckUpdate(const char* kernel, const Arguments& a) {
   ZERO_RETURN_IF_ERROR(CheckCount(kernel, a.n, kGroupElements));
-  ZERO_RETURN_IF_ERROR(CheckType(kernel, "gradient_type", a.gradient_type));
-  if (a.weight != nullptr) ZERO_RETURN_IF_ERROR(CheckType(kernel, "weight_type", a.weight_type));
   if (a.n == 0) return absl::OkStatus();
   ZERO_RETURN_IF_ERROR(CheckPointer(kernel, "gradient", a.gradient));
   ZERO_RETURN_IF_ERROR(CheckPointer(kernel, "master", a.master));

@@ -19,6 +19,29 @@ bool PositiveFloat(double value) {
   return value >= std::numeric_limits<float>::min() && value <= std::numeric_limits<float>::max();
 }
 
+absl::Status CheckLossScale(const LossScale& scale) {
+  ZERO_RETURN_IF_ERROR(Check(PositiveFloat(scale.scale), "loss_scale.scale", scale.scale,
+                             "finite and positive in fp32"));
+  if (scale.kind == LossScaling::kStatic) return absl::OkStatus();
+  ZERO_RETURN_IF_ERROR(Check(scale.window >= 1, "loss_scale.window",
+                             static_cast<double>(scale.window), "at least one step"));
+  if (scale.kind == LossScaling::kGradScaler) return absl::OkStatus();
+  ZERO_RETURN_IF_ERROR(Check(scale.hysteresis >= 1 && scale.hysteresis <= 1'000'000,
+                             "loss_scale.hysteresis", static_cast<double>(scale.hysteresis),
+                             "1 to 1000000 overflows"));
+  return Check(PositiveFloat(scale.minimum) && scale.minimum <= scale.scale, "loss_scale.minimum",
+               scale.minimum, "positive and not above loss_scale.scale");
+}
+
+absl::Status CheckMasters(const Config& config) {
+  if (config.master == MasterKind::kSplit &&
+      config.weight_rounding != WeightRounding::kNearestAway) {
+    return absl::InvalidArgumentError(
+        "weight_rounding: a split master is exact with nearest_away only");
+  }
+  return absl::OkStatus();
+}
+
 }  // namespace
 
 absl::Status Validate(const Config& config) {
@@ -36,8 +59,14 @@ absl::Status Validate(const Config& config) {
       Check(config.momentum >= 0 && config.momentum < 1, "momentum", config.momentum, "in [0, 1)"));
   ZERO_RETURN_IF_ERROR(Check(AtLeastZero(config.clip_norm), "clip_norm", config.clip_norm,
                              "0 (off) or a positive limit"));
-  ZERO_RETURN_IF_ERROR(Check(PositiveFloat(config.loss_scale.scale), "loss_scale", config.loss_scale.scale,
+  ZERO_RETURN_IF_ERROR(Check(config.max_consecutive_skips >= 0, "max_consecutive_skips",
+                             static_cast<double>(config.max_consecutive_skips),
+                             "0 (no limit) or a number of steps"));
+  ZERO_RETURN_IF_ERROR(Check(PositiveFloat(config.gradient_predivide_factor),
+                             "gradient_predivide_factor", config.gradient_predivide_factor,
                              "finite and positive in fp32"));
+  ZERO_RETURN_IF_ERROR(CheckLossScale(config.loss_scale));
+  ZERO_RETURN_IF_ERROR(CheckMasters(config));
   ZERO_RETURN_IF_ERROR(Check(config.reduce_bucket_size > 0, "reduce_bucket_size",
                              static_cast<double>(config.reduce_bucket_size), "positive"));
   ZERO_RETURN_IF_ERROR(

@@ -97,7 +97,7 @@ struct Config {
   // and 3), else as they are stored.
   std::optional<DType> communication;
   // Gradients are divided by this before they are sent, and the sum is multiplied by it: room
-  // against overflow in fp16.
+  // against overflow in fp16. Stored gradients are the divided ones.
   double gradient_predivide_factor = 1;
   int64_t reduce_bucket_size = 500'000'000;  // elements reduced in one call, over all ranks
   int prefetch = 1;                          // stage 3: units gathered ahead

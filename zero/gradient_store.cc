@@ -37,6 +37,10 @@ absl::Status GradientStore::AllocateSlots() {
     }
     for (int u = 0; u < context_.units(); ++u) written_.emplace_back(context_.device);
   }
+  if (context_.plan->send_bytes > 0) {
+    ZERO_ASSIGN_OR_RETURN(send_, context_.device->Allocate(context_.plan->send_bytes,
+                                                           MemoryCategory::kSend, "send buffer"));
+  }
   std::vector<int> last_in_slot(plan.slot_bytes.size(), -1);
   for (int g = 0; g < static_cast<int>(plan.groups.size()); ++g) {
     int& last = last_in_slot[plan.groups[g].slot];
@@ -250,6 +254,34 @@ absl::Status GradientStore::MarkReported(int unit) {
   return absl::OkStatus();
 }
 
+absl::Status GradientStore::Predivide(const ReductionGroup& group, bool from_slots,
+                                      const Stream& reader) {
+  const double factor = context_.plan->config.gradient_predivide_factor;
+  if (factor == 1) return absl::OkStatus();
+  for (int u : group.units) {
+    for (int s = 0; s < static_cast<int>(norm_row_[u].size()); ++s) {
+      if (norm_row_[u][s] < 0) continue;
+      const Segment& segment = context_.unit(u).segments[s];
+      ZERO_RETURN_IF_ERROR(Scale(reader, from_slots ? WrittenAt(u, s) : block_.at(u, s),
+                                 from_slots ? segment.dtype : StoredTypeOf(u, s),
+                                 static_cast<float>(1 / factor), segment.elements));
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<const char*> GradientStore::Convert(const Stream& reader, const Segment& segment,
+                                                   const char* from, DType source, DType sent,
+                                                   int64_t columns, int64_t offset) {
+  // On the stream of the exchange, which has read the buffer before it is written again.
+  char* const to = send_.bytes_at(offset);
+  for (int64_t r = 0; r < context_.group->size(); ++r) {
+    ZERO_RETURN_IF_ERROR(Cast(reader, from + r * segment.slice * SizeOf(source),
+                              source, to + r * columns * SizeOf(sent), sent, columns));
+  }
+  return to;
+}
+
 absl::Status GradientStore::RunReduction(const ReductionGroup& group, bool from_slots,
                                          bool accumulate) {
   const Stream& communication = *context_.communication;
@@ -260,6 +292,11 @@ absl::Status GradientStore::RunReduction(const ReductionGroup& group, bool from_
 
   const auto source = [&](int u) -> Handover& { return from_slots ? written_[u] : order_[u]; };
   for (int u : group.units) ZERO_RETURN_IF_ERROR(source(u).BeginRead(reader));
+  // Otherwise each pass was checked when it was added to the block.
+  if (from_slots || !slots()) {
+    for (int u : group.units) ZERO_RETURN_IF_ERROR(CheckWritten(u, reader));
+  }
+  ZERO_RETURN_IF_ERROR(Predivide(group, from_slots, reader));
   for (int u : group.units) ZERO_RETURN_IF_ERROR(order_[u].BeginWrite(arithmetic));
 
   std::vector<ReductionPiece> call;
@@ -277,7 +314,8 @@ absl::Status GradientStore::RunReduction(const ReductionGroup& group, bool from_
       const Segment& segment = layout.segments[s];
       if (norm_row_[u][s] < 0) continue;
       const DType stored = StoredTypeOf(u, s);
-      const DType sent = from_slots ? segment.dtype : stored;
+      const DType source_type = from_slots ? segment.dtype : stored;
+      const DType sent = ranks == 1 ? source_type : SentType(context_.plan->config, source_type);
       const char* const sent_from = from_slots ? WrittenAt(u, s) : block_.at(u, s);
       char* const own = block_.slice(u, s, segment.slice, SizeOf(stored));
       for (int64_t first = 0; first < segment.slice;) {
@@ -288,8 +326,15 @@ absl::Status GradientStore::RunReduction(const ReductionGroup& group, bool from_
           continue;
         }
         ReductionPiece piece;
-        piece.send = sent_from + first * SizeOf(sent);
+        piece.send = sent_from + first * SizeOf(source_type);
         piece.slice = segment.slice;
+        if (sent != source_type) {
+          ZERO_ASSIGN_OR_RETURN(
+              piece.send,
+              Convert(reader, segment, sent_from + first * SizeOf(source_type), source_type, sent,
+                      columns, context_.plan->reduction.call_bytes - room));
+          piece.slice = columns;
+        }
         piece.columns = columns;
         piece.type = sent;
         piece.out = own + first * SizeOf(stored);
@@ -305,6 +350,15 @@ absl::Status GradientStore::RunReduction(const ReductionGroup& group, bool from_
   if (from_slots) ZERO_RETURN_IF_ERROR(EndSlot(group, reader));
   for (int u : group.units) ZERO_RETURN_IF_ERROR(source(u).EndRead(reader));
   for (int u : group.units) ZERO_RETURN_IF_ERROR(order_[u].EndWrite(arithmetic));
+  return absl::OkStatus();
+}
+
+absl::Status GradientStore::CheckWritten(int unit, const Stream& reader) {
+  if (norms_.written == nullptr) return absl::OkStatus();
+  for (int s = 0; s < static_cast<int>(norm_row_[unit].size()); ++s) {
+    if (norm_row_[unit][s] < 0) continue;
+    ZERO_RETURN_IF_ERROR(norms_.written->Check(reader, unit, s, WrittenAt(unit, s)));
+  }
   return absl::OkStatus();
 }
 

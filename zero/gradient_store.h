@@ -11,6 +11,7 @@
 #include "kernels/zero_ranges.h"
 #include "zero/context.h"
 #include "zero/sharded_optimizer.h"
+#include "zero/written_check.h"
 
 namespace zero {
 
@@ -19,6 +20,7 @@ namespace zero {
 struct NormMemory {
   NormPartial* partials = nullptr;
   NormPartial* scratch = nullptr;
+  WrittenCheck* written = nullptr;  // null: what is written is not checked
 };
 
 // The life of a gradient: the trainer writes a unit's gradients into a slot or into the stored
@@ -67,7 +69,15 @@ class GradientStore {
   // Exchanges and adds up the group: from slots in the written dtype, or from the block in the
   // stored one; own slices go to the block.
   absl::Status RunReduction(const ReductionGroup& group, bool from_slots, bool accumulate);
+  // Divides what a group sends by Config::gradient_predivide_factor, in place.
+  absl::Status Predivide(const ReductionGroup& group, bool from_slots, const Stream& reader);
+  // `columns` of each slice at `from`, as `sent`, in the send buffer at `offset`; returns where.
+  absl::StatusOr<const char*> Convert(const Stream& reader, const Segment& segment,
+                                      const char* from, DType source, DType sent, int64_t columns,
+                                      int64_t offset);
   absl::Status EnqueueNorms(int unit);
+  // Where that is wanted, looks for inf and NaN in what this rank wrote, which `reader` may read.
+  absl::Status CheckWritten(int unit, const Stream& reader);
 
   const Context& context_;
   SegmentBlock block_;
@@ -91,6 +101,7 @@ class GradientStore {
   OrderedReduction* const reduction_;
   const NormMemory norms_;
   std::vector<Handover> order_;           // of the stored gradients, by unit
+  Buffer send_;  // one call's parts, where they are sent in another dtype
   std::vector<Buffer> slot_memory_;       // by slot
   std::vector<Handover> slot_order_;      // writes: the slot was read, and is free again
   std::vector<Handover> written_;         // by unit, of its part of a slot

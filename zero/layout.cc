@@ -40,11 +40,6 @@ absl::Status CheckParameter(const std::string& unit, const Parameter& parameter,
         absl::StrCat("parameter '", parameter.name,
                      "': a dimension is negative, or the shape has more than 2^56 elements"));
   }
-  if (parameter.dtype == DType::kF16) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("parameter '", parameter.name,
-                     "': fp16 is not supported by this version; use bf16 or fp32"));
-  }
   return absl::OkStatus();
 }
 

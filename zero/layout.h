@@ -54,7 +54,7 @@ struct Layout {
 };
 
 // kInvalidArgument names the unit or parameter: no units, a name used twice (aliases included), a
-// negative or overflowing shape, fp16, world_size < 1.
+// negative or overflowing shape, world_size < 1.
 absl::StatusOr<Layout> MakeLayout(const Model& model, int world_size);
 
 // One value (or byte) per element of the segments that pass a filter, for whole segments or for

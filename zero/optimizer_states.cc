@@ -19,12 +19,14 @@ absl::StatusOr<OptimizerStates> OptimizerStates::Create(const Context& context) 
 }
 
 absl::Status OptimizerStates::CopyWeights(const WeightStore& weights) const {
+  const Config& config = context_->plan->config;
   for (int u = 0; u < context_->units(); ++u) {
     const UnitLayout& layout = context_->unit(u);
     for (int s = 0; s < static_cast<int>(layout.segments.size()); ++s) {
       const Segment& segment = layout.segments[s];
       char* const master = masters_.at(u, s);
-      if (master == nullptr) continue;
+      // Weights that were given leave nothing in the remainders of split masters.
+      if (master == nullptr || config.master != MasterKind::kF32) continue;
       const SegmentBlock& block = weights.block();
       const char* const weight = masters_.sliced()
                                      ? block.slice(u, s, segment.slice, SizeOf(segment.dtype))

@@ -12,6 +12,34 @@
 namespace zero {
 namespace {
 
+// One 16-bit dtype, and what only bf16 can.
+absl::Status CheckDTypes(const Config& config, const Model& model) {
+  const Parameter* first = nullptr;  // of 16 bits
+  for (const Unit& unit : model.units) {
+    for (const Parameter& parameter : unit.parameters) {
+      if (parameter.dtype == DType::kF32) continue;
+      if (first != nullptr && first->dtype != parameter.dtype) {
+        return absl::InvalidArgumentError(
+            absl::StrCat("parameter '", parameter.name, "' is ", Name(parameter.dtype), " and '",
+                         first->name, "' is ", Name(first->dtype),
+                         ": a model has fp32 and one 16-bit dtype at most"));
+      }
+      first = &parameter;
+    }
+  }
+  if (first == nullptr || first->dtype == DType::kBF16) return absl::OkStatus();
+  const auto refuse = [&](const char* what) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(what, " is for bf16 weights; parameter '", first->name, "' is fp16"));
+  };
+  if (config.master == MasterKind::kSplit) return refuse("master: a split master");
+  if (config.master == MasterKind::kNone) return refuse("master: an update without master weights");
+  if (config.weight_rounding == WeightRounding::kNearestAway) {
+    return refuse("weight_rounding: nearest_away");
+  }
+  return absl::OkStatus();
+}
+
 absl::Status CheckTrainable(const Model& model) {
   bool empty = true;
   for (const Unit& unit : model.units) {
@@ -38,8 +66,16 @@ absl::Status CheckGroups(const Config& config, const Model& model) {
 }
 
 int MomentsOf(const Config& config) {
-  if (config.optimizer == OptimizerKind::kAdamW) return 2;
-  return config.momentum > 0 ? 1 : 0;
+  switch (config.optimizer) {
+    case OptimizerKind::kAdamW:
+    case OptimizerKind::kAdam:
+      return 2;
+    case OptimizerKind::kLion:
+      return 1;
+    case OptimizerKind::kSgd:
+      return config.momentum > 0 || config.beta1_schedule ? 1 : 0;
+  }
+  return 0;
 }
 
 void PlanBlocks(Plan& plan) {
@@ -53,9 +89,10 @@ void PlanBlocks(Plan& plan) {
       MakeBlockLayout(plan.layout, config.stage >= 2, [&](const Segment& segment, int64_t n) {
         return segment.trainable ? n * SizeOf(StoredType(config, segment)) : 0;
       });
-  plan.masters = MakeBlockLayout(plan.layout, sliced_states, [](const Segment& segment, int64_t n) {
-    return segment.trainable && segment.dtype != DType::kF32 ? n * 4 : 0;
-  });
+  plan.masters = MakeBlockLayout(plan.layout, sliced_states,
+                                 [&](const Segment& segment, int64_t n) {
+                                   return n * MasterBytes(config, segment);
+                                 });
   const auto moment_bytes = [](bool used) {
     return
         [used](const Segment& segment, int64_t n) { return used && segment.trainable ? n * 4 : 0; };
@@ -66,6 +103,19 @@ void PlanBlocks(Plan& plan) {
       MakeBlockLayout(plan.layout, sliced_states, [](const Segment& segment, int64_t n) {
         return segment.trainable ? n / kParameterAlignment : 0;
       });
+}
+
+// Gradients may be sent in another dtype than they are written or stored in.
+bool Converts(const Plan& plan) {
+  for (const UnitLayout& unit : plan.layout.units) {
+    for (const Segment& segment : unit.segments) {
+      if (!segment.trainable) continue;
+      for (DType source : {segment.dtype, StoredType(plan.config, segment)}) {
+        if (SentType(plan.config, source) != source) return true;
+      }
+    }
+  }
+  return false;
 }
 
 // Hands out 64-byte aligned offsets.
@@ -85,12 +135,12 @@ class Arena {
 void PlanScalars(Plan& plan) {
   const int64_t groups = static_cast<int64_t>(plan.config.groups.size());
   int64_t segments = 0;
-  int64_t longest = 0;
+  int64_t longest = 0;  // elements of a whole segment
   for (const UnitLayout& unit : plan.layout.units) {
     for (const Segment& segment : unit.segments) {
       if (!segment.trainable || segment.elements == 0) continue;
       ++segments;
-      longest = std::max(longest, segment.slice);
+      longest = std::max(longest, segment.elements);
     }
   }
   Arena arena;
@@ -104,9 +154,14 @@ void PlanScalars(Plan& plan) {
   layout.own_norm = arena.Take(sizeof(RankNorm));
   layout.rank_norms = arena.Take(plan.world_size * sizeof(RankNorm));
   layout.record = arena.Take(sizeof(StepRecord));
+  layout.first_written = arena.Take(sizeof(int64_t));
+  if (plan.config.check_gradients) {
+    layout.written_part = arena.Take(sizeof(NormPartial));
+    layout.written_scratch = arena.Take(NormChunks(longest) * sizeof(NormPartial));
+  }
   layout.partials = arena.Take(segments * sizeof(NormPartial));
   layout.bases = arena.Take(segments * sizeof(int64_t));
-  layout.scratch = arena.Take(NormChunks(longest) * sizeof(NormPartial));
+  layout.scratch = arena.Take(NormChunks(longest / plan.world_size) * sizeof(NormPartial));
   layout.group_map = arena.Take(plan.group_map.bytes);
   layout.bytes = arena.bytes();
 }
@@ -159,9 +214,25 @@ DType StoredType(const Config& config, const Segment& segment) {
   return config.accumulation == DType::kF32 ? DType::kF32 : segment.dtype;
 }
 
+DType SentType(const Config& config, DType source) { return config.communication.value_or(source); }
+
+int64_t MasterBytes(const Config& config, const Segment& segment) {
+  if (!segment.trainable || segment.dtype == DType::kF32) return 0;
+  switch (config.master) {
+    case MasterKind::kF32:
+      return 4;
+    case MasterKind::kSplit:
+      return 2;
+    case MasterKind::kNone:
+      return 0;
+  }
+  return 0;
+}
+
 absl::StatusOr<Plan> MakePlan(const Config& config, const Model& model, int world_size) {
   ZERO_RETURN_IF_ERROR(Validate(config));
   ZERO_RETURN_IF_ERROR(CheckGroups(config, model));
+  ZERO_RETURN_IF_ERROR(CheckDTypes(config, model));
   Plan plan;
   plan.config = config;
   plan.world_size = world_size;
@@ -192,7 +263,11 @@ absl::StatusOr<Plan> MakePlan(const Config& config, const Model& model, int worl
     const std::vector<int64_t>& slots = plan.reduction.slot_bytes;
     set(MemoryCategory::kGradientSlots, std::accumulate(slots.begin(), slots.end(), int64_t{0}));
   }
-  if (world_size > 1) set(MemoryCategory::kReceive, 2 * plan.reduction.call_bytes);
+  if (world_size > 1) {
+    set(MemoryCategory::kReceive, 2 * plan.reduction.call_bytes);
+    if (Converts(plan)) plan.send_bytes = plan.reduction.call_bytes;
+    set(MemoryCategory::kSend, plan.send_bytes);
+  }
   set(MemoryCategory::kScalars, plan.scalars.bytes);
   const int64_t groups = static_cast<int64_t>(config.groups.size());
   const int64_t transfer_bytes = world_size * kTransferElements * 4;
@@ -216,18 +291,21 @@ int64_t Plan::device_bytes() const {
 WireBytes Plan::step_wire(int64_t micro_batches) const {
   int64_t written = 0;  // bytes of slices
   int64_t stored = 0;
+  int64_t sent = 0;
   for (const UnitLayout& unit : layout.units) {
     for (const Segment& segment : unit.segments) {
       if (!segment.trainable) continue;
       written += segment.slice * SizeOf(segment.dtype);
-      stored += segment.slice * SizeOf(StoredType(config, segment));
+      const DType stored_type = StoredType(config, segment);
+      stored += segment.slice * SizeOf(stored_type);
+      const bool as_written = config.stage >= 2 || micro_batches == 1;
+      sent += segment.slice * SizeOf(SentType(config, as_written ? segment.dtype : stored_type));
     }
   }
   const int64_t others = world_size - 1;
   WireBytes wire;
   wire[kControl] = others * static_cast<int64_t>(sizeof(RankNorm));
-  wire[kReduceGradients] = others * (config.stage >= 2 ? micro_batches * written
-                                                       : (micro_batches == 1 ? written : stored));
+  wire[kReduceGradients] = others * (config.stage >= 2 ? micro_batches : 1) * sent;
   if (config.stage == 0) wire[kGatherGradients] = others * stored;
   if (config.stage == 1 || config.stage == 2) wire[kGatherWeights] = others * written;
   if (config.stage == 3) {

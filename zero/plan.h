@@ -42,6 +42,9 @@ struct ScalarLayout {
   int64_t own_norm = 0;    // RankNorm
   int64_t rank_norms = 0;  // RankNorm[world size]
   int64_t record = 0;      // StepRecord
+  int64_t first_written = 0;  // int64_t
+  int64_t written_part = 0;   // NormPartial, where what was written is checked, and
+  int64_t written_scratch = 0;  // NormPartial[chunks of the longest whole segment]
   int64_t partials = 0;    // NormPartial[norm_rows]
   int64_t bases = 0;       // int64_t[norm_rows]
   int64_t scratch = 0;     // NormPartial[chunks of the longest slice]
@@ -59,11 +62,12 @@ struct Plan {
   // Who holds what: offsets into one allocation each.
   BlockLayout weights;
   BlockLayout gradients;  // stored
-  BlockLayout masters;    // 16-bit trainable segments
+  BlockLayout masters;    // of 16-bit trainable segments, or the remainders of split ones
   BlockLayout moment1;
   BlockLayout moment2;
   BlockLayout group_map;
   ScalarLayout scalars;
+  int64_t send_bytes = 0;  // of the buffer that gradients are converted in before they are sent
   bool uses_gradient_slots = false;
 
   // Bytes on one rank, the same on every rank. w, s: bytes of a written and a stored gradient
@@ -78,6 +82,7 @@ struct Plan {
   //   gradient_slots    2 slots as large as the largest unit, resident units; stages 0 and 1 only
   //                     where a stored gradient is not what the trainer writes
   //   receive           2 x w x min(bucket, largest unit); nothing for one rank
+  //   send              w x min(bucket, largest unit) where Config::communication is another dtype
   //   scalars, staging, host_staging  small; the last is memory of the host
   std::array<int64_t, kMemoryCategories> bytes = {};
   int64_t bytes_of(MemoryCategory category) const { return bytes[static_cast<int>(category)]; }
@@ -86,10 +91,10 @@ struct Plan {
 
   // Bytes that one rank sends in one step of `micro_batches` training passes, each of which
   // acquires every unit in forward order, then in backward order. Times (N-1)/N, A = micro_batches,
-  // x = w at A = 1, else s:
+  // x = w at A = 1, else s; x and AwT with the bytes of Config::communication where it is set:
   //   stage 0: xT + sT    stage 1: xT + wT    stage 2: AwT + wT
   //   stage 3: AwT + w x elements gathered
-  // and 32 bytes of control to each other rank. Evaluation, with the units that it evicts and a
+  // and 40 bytes of control to each other rank. Evaluation, with the units that it evicts and a
   // later pass gathers again, and saving are counted on their own.
   WireBytes step_wire(int64_t micro_batches) const;
 
@@ -106,6 +111,10 @@ struct Plan {
 
 // dtype in which a segment's gradient is stored between micro-batches.
 DType StoredType(const Config& config, const Segment& segment);
+// dtype in which gradients of `source`, the written or the stored dtype, are sent.
+DType SentType(const Config& config, DType source);
+// Bytes that an element's master takes besides the weight; 0: it has none of its own.
+int64_t MasterBytes(const Config& config, const Segment& segment);
 
 // Checks `config` and `model` and lays the model out for `world_size` ranks. Allocates no device
 // memory. kInvalidArgument names the unit, parameter or field.

@@ -71,9 +71,15 @@ struct StepResult {
   double gradient_norm = 0;     // of the applied gradient, before clipping
   double clip_coefficient = 1;  // min(1, clip_norm / (norm + 1e-6))
   double learning_rate = 0;     // of this step, before group factors
-  double loss_scale = 1;
+  double loss_scale = 1;         // that the loss was multiplied by
+  double next_loss_scale = 1;    // of the next step
   double loss_weight = 0;        // the divisor without the loss scale
+  int64_t skipped_steps = 0;     // so far
+  int64_t consecutive_skips = 0;
+  int64_t non_finite = 0;        // elements of the gradient that are inf or NaN
   std::string first_non_finite;  // the first such parameter; empty when all are finite
+  int owner = -1;                // the rank whose slice that element is in
+  int producer = -1;  // Config::check_gradients: the rank that wrote the first inf or NaN
 };
 
 // Called for runs of a parameter's elements, row-major from `first`.
@@ -123,10 +129,14 @@ class ShardedOptimizer {
   // Updates the weights with (sum of gradients over ranks and micro-batches) / (loss scale x
   // divisor). The divisor is the sum over ranks of `loss_weight` (valid tokens) where that is
   // positive, else ranks x micro-batches. After a kTrainLast pass. Waits if two results are
-  // outstanding.
+  // outstanding. An inf or NaN anywhere skips the step on every rank: weights, moments and the count
+  // of applied steps stay. Where the loss scale cannot fall further, or after
+  // Config::max_consecutive_skips, the run stops: the result of that step, and all later ones, are
+  // kOutOfRange with what was found, and nothing changes any more.
   virtual absl::StatusOr<Pending<StepResult>> Step(double loss_weight = 0) = 0;  // [C]
 
-  // One float in device memory: what the trainer multiplies its loss by.
+  // One float in device memory: what the trainer multiplies its loss by, between its first
+  // AcquireWeights of a pass and its last ReduceGradients.
   virtual const float* loss_scale() const = 0;
 
   // State in logical coordinates (parameter, first element), whatever the stage and world size.

@@ -1,35 +1,15 @@
 #include "zero/state_transfer.h"
 
 #include <algorithm>
-#include <cstring>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "device/status.h"
-#include "kernels/bfloat16_math.h"
 #include "zero/misuse.h"
 #include "zero/nearest_name.h"
 
 namespace zero {
 namespace {
-
-void Decode(const void* from, DType type, float* to, int64_t n) {
-  if (type == DType::kF32) {
-    std::memcpy(to, from, static_cast<size_t>(n) * sizeof(float));
-    return;
-  }
-  const auto* const values = static_cast<const BFloat16*>(from);
-  for (int64_t i = 0; i < n; ++i) to[i] = ToFloat(values[i]);
-}
-
-void Encode(const float* from, void* to, DType type, int64_t n) {
-  if (type == DType::kF32) {
-    std::memcpy(to, from, static_cast<size_t>(n) * sizeof(float));
-    return;
-  }
-  auto* const values = static_cast<BFloat16*>(to);
-  for (int64_t i = 0; i < n; ++i) values[i] = ToBFloat16(from[i]);
-}
 
 absl::Status UnknownParameter(const Model& model, const std::string& name) {
   std::vector<std::string> names;
@@ -78,27 +58,43 @@ absl::StatusOr<StateTransfer> StateTransfer::Create(const Context& context, Weig
 }
 
 StateTransfer::Place StateTransfer::Find(State state, int unit, int s) const {
+  const Config& config = context_->plan->config;
   const Segment& segment = context_->unit(unit).segments[s];
-  const auto place = [&](const SegmentBlock& block, DType type) {
-    return Place{block.at(unit, s), type, block.sliced()};
+  const auto place = [&](const SegmentBlock& block, StoredAs stored) {
+    return Place{block.at(unit, s), stored, block.sliced()};
   };
   switch (state) {
     case State::kWeight:
-      return place(weights_->block(), segment.dtype);
-    case State::kGradient:
-      return place(gradients_->block(), StoredType(context_->plan->config, segment));
-    case State::kMaster:
-      // An fp32 weight is its own master; so is, for want of a better, a frozen one.
-      if (segment.dtype == DType::kF32 || !segment.trainable) {
-        return place(weights_->block(), segment.dtype);
+      if (segment.dtype == DType::kBF16 && config.weight_rounding == WeightRounding::kNearestAway) {
+        return place(weights_->block(), StoredAs::kBF16Away);
       }
-      return place(states_->masters(), DType::kF32);
+      return place(weights_->block(), StoredAsOf(segment.dtype));
+    case State::kGradient:
+      return place(gradients_->block(), StoredAsOf(StoredType(config, segment)));
+    case State::kMaster:
+      // An fp32 weight is its own master; so is, for want of a better, one that has none.
+      if (MasterBytes(config, segment) == 0) return Find(State::kWeight, unit, s);
+      return place(states_->masters(), config.master == MasterKind::kSplit ? StoredAs::kRemainder
+                                                                           : StoredAs::kF32);
     case State::kMoment1:
-      return place(states_->moment1(), DType::kF32);
+      return place(states_->moment1(), StoredAs::kF32);
     case State::kMoment2:
-      return place(states_->moment2(), DType::kF32);
+      return place(states_->moment2(), StoredAs::kF32);
   }
   return Place();
+}
+
+std::vector<StateTransfer::Place> StateTransfer::PartsOf(State state, int unit, int s) const {
+  const Place place = Find(state, unit, s);
+  if (place.stored != StoredAs::kRemainder) return {place};
+  return {Find(State::kWeight, unit, s), place};
+}
+
+std::vector<StateTransfer::Place> StateTransfer::WrittenWith(State state, int unit, int s) const {
+  if (state != State::kWeight && state != State::kMaster) return {Find(state, unit, s)};
+  // What `state` itself is comes first.
+  const State other = state == State::kWeight ? State::kMaster : State::kWeight;
+  return {Find(state, unit, s), Find(other, unit, s)};
 }
 
 absl::Status StateTransfer::Write(State state, const Source& source) {
@@ -132,10 +128,7 @@ absl::Status StateTransfer::WriteParameter(State state, int unit, int p, const S
   const Parameter& parameter = context_->model->units[unit].parameters[p];
   const int64_t own = context_->rank() * segment.slice;
 
-  // Everything that is derived from the values: the state itself, and what must agree with it.
-  std::vector<Place> places = {Find(state, unit, run.segment)};
-  if (state == State::kWeight) places.push_back(Find(State::kMaster, unit, run.segment));
-  if (state == State::kMaster) places.push_back(Find(State::kWeight, unit, run.segment));
+  const std::vector<Place> places = WrittenWith(state, unit, run.segment);
   const bool whole = std::any_of(places.begin(), places.end(), [](const Place& place) {
     return place.data != nullptr && !place.sliced;
   });
@@ -153,27 +146,39 @@ absl::Status StateTransfer::WriteParameter(State state, int unit, int p, const S
       const int64_t end = place.sliced ? std::min(first + n, own + segment.slice) : first + n;
       if (place.data == nullptr || begin >= end) continue;
       const int64_t shift = place.sliced ? own : 0;
-      Encode(values + (begin - first), host_raw_.data(), place.type, end - begin);
-      ZERO_RETURN_IF_ERROR(
-          context_->device->Copy(stream, place.data + (begin - shift) * SizeOf(place.type),
-                                 host_raw_.data(), (end - begin) * SizeOf(place.type)));
+      const absl::Span<float> written(values + (begin - first), static_cast<size_t>(end - begin));
+      Encode(written, place.stored, host_raw_.data());
+      const int64_t element = BytesOf(place.stored);
+      ZERO_RETURN_IF_ERROR(context_->device->Copy(stream, place.data + (begin - shift) * element,
+                                                  host_raw_.data(), (end - begin) * element));
       // The next values use the same staging memory.
       ZERO_RETURN_IF_ERROR(stream.Synchronize());
       // A weight's master is the weight as it was rounded.
       if (state == State::kWeight && &place == &places[0]) {
-        Decode(host_raw_.data(), place.type, values + (begin - first), end - begin);
+        Decode(host_raw_.data(), place.stored, written);
       }
     }
   }
   return absl::OkStatus();
 }
 
-absl::StatusOr<const float*> StateTransfer::Fetch(const Stream& stream, const void* from,
-                                                  DType type, int64_t n) {
-  ZERO_RETURN_IF_ERROR(context_->device->Copy(stream, host_raw_.data(), from, n * SizeOf(type)));
+absl::StatusOr<absl::Span<const float>> StateTransfer::Fetch(const Stream& stream,
+                                                             absl::Span<const Place> parts,
+                                                             absl::Span<const char* const> from,
+                                                             int64_t n) {
+  const int64_t first_bytes = n * BytesOf(parts[0].stored);
+  for (size_t k = 0; k < parts.size(); ++k) {
+    ZERO_RETURN_IF_ERROR(context_->device->Copy(stream,
+                                                host_raw_.bytes_at(k == 0 ? 0 : first_bytes),
+                                                from[k], n * BytesOf(parts[k].stored)));
+  }
   ZERO_RETURN_IF_ERROR(stream.Synchronize());
-  Decode(host_raw_.data(), type, host_values_.as<float>(), n);
-  return host_values_.as<float>();
+  const absl::Span<float> values(host_values_.as<float>(), static_cast<size_t>(n));
+  Decode(host_raw_.data(), parts[0].stored, values);
+  if (parts.size() > 1) {
+    AddRemainders(reinterpret_cast<const uint16_t*>(host_raw_.bytes_at(first_bytes)), values);
+  }
+  return values;
 }
 
 absl::Status StateTransfer::Read(State state, const Stream& stream, const Sink& sink) {
@@ -190,19 +195,20 @@ absl::Status StateTransfer::ReadParameter(State state, int unit, int p, const St
                                           const Sink& sink) {
   const Run& run = context_->unit(unit).parameters[p];
   const Segment& segment = context_->unit(unit).segments[run.segment];
-  const Place place = Find(state, unit, run.segment);
-  if (place.data == nullptr) return absl::OkStatus();
+  const std::vector<Place> parts = PartsOf(state, unit, run.segment);
+  if (parts[0].data == nullptr) return absl::OkStatus();
   const int64_t own = context_->rank() * segment.slice;
   const int64_t from = std::max(run.first, own);
   const int64_t to = std::min(run.first + run.count, own + segment.slice);
   for (int64_t first = from; first < to; first += kTransferElements) {
     const int64_t n = std::min(kTransferElements, to - first);
-    const int64_t shift = place.sliced ? own : 0;
-    ZERO_ASSIGN_OR_RETURN(
-        const float* values,
-        Fetch(stream, place.data + (first - shift) * SizeOf(place.type), place.type, n));
-    ZERO_RETURN_IF_ERROR(sink(context_->model->units[unit].parameters[p], first - run.first,
-                              absl::MakeConstSpan(values, n)));
+    std::vector<const char*> sources;
+    for (const Place& part : parts) {
+      sources.push_back(part.data + (first - (part.sliced ? own : 0)) * BytesOf(part.stored));
+    }
+    ZERO_ASSIGN_OR_RETURN(const absl::Span<const float> values, Fetch(stream, parts, sources, n));
+    ZERO_RETURN_IF_ERROR(
+        sink(context_->model->units[unit].parameters[p], first - run.first, values));
   }
   return absl::OkStatus();
 }
@@ -227,9 +233,9 @@ absl::Status StateTransfer::Gather(State state, const std::string& name, absl::S
 absl::Status StateTransfer::GatherParameter(State state, int unit, int p, absl::Span<float> out) {
   const Run& run = context_->unit(unit).parameters[p];
   const Segment& segment = context_->unit(unit).segments[run.segment];
-  const Place place = Find(state, unit, run.segment);
+  const std::vector<Place> parts = PartsOf(state, unit, run.segment);
   const std::string& name = context_->model->units[unit].parameters[p].name;
-  if (place.data == nullptr && run.count > 0) {
+  if (parts[0].data == nullptr && run.count > 0) {
     return Misuse(absl::NotFoundError(absl::StrCat("parameter '", name, "' has no ", Name(state))));
   }
   if (run.count == 0) return absl::OkStatus();
@@ -240,17 +246,25 @@ absl::Status StateTransfer::GatherParameter(State state, int unit, int p, absl::
   const bool one = first_rank == last_rank;
   const int64_t begin = one ? run.first - first_rank * segment.slice : 0;
   const int64_t end = one ? begin + run.count : segment.slice;
-  const int64_t element = SizeOf(place.type);
-  const int64_t shift = place.sliced ? 0 : context_->rank() * segment.slice;
   const int ranks = context_->group->size();
   const Stream& stream = *context_->communication;
   for (int64_t column = begin; column < end; column += kTransferElements) {
     const int64_t n = std::min(kTransferElements, end - column);
-    const AllGatherPiece piece{place.data + (shift + column) * element, device_staging_.data(),
-                               n * element, n * element};
-    ZERO_RETURN_IF_ERROR(context_->group->AllGather(stream, kStateTransfer, {&piece, 1}));
-    ZERO_ASSIGN_OR_RETURN(const float* values,
-                          Fetch(stream, device_staging_.data(), place.type, ranks * n));
+    std::vector<AllGatherPiece> pieces;
+    std::vector<const char*> gathered;
+    int64_t received = 0;
+    for (const Place& part : parts) {
+      const int64_t element = BytesOf(part.stored);
+      const int64_t shift = part.sliced ? 0 : context_->rank() * segment.slice;
+      char* const to = device_staging_.bytes_at(received);
+      pieces.push_back({part.data + (shift + column) * element, to, n * element, n * element});
+      gathered.push_back(to);
+      received += ranks * n * element;
+    }
+    ZERO_RETURN_IF_ERROR(context_->group->AllGather(stream, kStateTransfer, pieces));
+    ZERO_ASSIGN_OR_RETURN(const absl::Span<const float> all,
+                          Fetch(stream, parts, gathered, ranks * n));
+    const float* const values = all.data();
     for (int r = 0; r < ranks; ++r) {
       const int64_t at = r * segment.slice + column;
       const int64_t from = std::max(at, run.first);

@@ -10,6 +10,35 @@
 #include "zero/step_outcome.h"
 
 namespace zero {
+namespace {
+
+LossScaleRule RuleOf(const Config& config) {
+  LossScaleRule rule;
+  switch (config.loss_scale.kind) {
+    case LossScaling::kStatic:
+      rule.kind = LossScaleKind::kStatic;
+      break;
+    case LossScaling::kDynamic:
+      rule.kind = LossScaleKind::kDynamic;
+      break;
+    case LossScaling::kGradScaler:
+      rule.kind = LossScaleKind::kGradScaler;
+      break;
+  }
+  rule.hysteresis = static_cast<int32_t>(config.loss_scale.hysteresis);
+  rule.consecutive_hysteresis = config.loss_scale.consecutive_hysteresis ? 1 : 0;
+  rule.minimum = static_cast<float>(config.loss_scale.minimum);
+  rule.window = config.loss_scale.window;
+  return rule;
+}
+
+absl::Status BadRow(const char* field, double value, int64_t count, const char* wanted) {
+  return Misuse(absl::InvalidArgumentError(absl::StrCat("Step: the ", field, " gives ", value,
+                                                        " for applied step ", count,
+                                                        ": it must be ", wanted)));
+}
+
+}  // namespace
 
 absl::StatusOr<std::unique_ptr<StepController>> StepController::Create(const Context& context) {
   std::unique_ptr<StepController> controller(new StepController(context));
@@ -36,8 +65,17 @@ absl::Status StepController::Initialise() {
                                                                 MemoryCategory::kHostStaging,
                                                                 "step rows and records"));
 
+  if (plan.config.check_gradients) {
+    const WrittenCheck::Memory memory = {At<NormPartial>(layout().written_scratch),
+                                         At<NormPartial>(layout().written_part),
+                                         At<int64_t>(layout().first_written)};
+    written_.emplace(context_, names_.get(), memory);
+  }
+
   StepState state;
-  state.loss_scale = static_cast<float>(plan.config.loss_scale.scale);
+  state.loss_scale.scale = static_cast<float>(plan.config.loss_scale.scale);
+  state.loss_scale.hysteresis = RuleOf(plan.config).hysteresis;
+  const int64_t nothing_written = INT64_MAX;
   std::vector<int64_t> bases;
   std::vector<uint8_t> map(static_cast<size_t>(plan.group_map.bytes), 0);
   for (int u = 0; u < context_.units(); ++u) {
@@ -64,6 +102,8 @@ absl::Status StepController::Initialise() {
   }
   const auto upload = [&]() -> absl::Status {
     ZERO_RETURN_IF_ERROR(context_.device->Copy(stream, device_state(), &state, sizeof(state)));
+    ZERO_RETURN_IF_ERROR(context_.device->Copy(stream, At<int64_t>(layout().first_written),
+                                               &nothing_written, sizeof(nothing_written)));
     ZERO_RETURN_IF_ERROR(
         context_.device->Copy(stream, At<int64_t>(layout().bases), bases.data(),
                               static_cast<int64_t>(bases.size() * sizeof(int64_t))));
@@ -75,8 +115,9 @@ absl::Status StepController::Initialise() {
   return enqueued.ok() ? copied : enqueued;
 }
 
-NormMemory StepController::norms() const {
-  return {At<NormPartial>(layout().partials), At<NormPartial>(layout().scratch)};
+NormMemory StepController::norms() {
+  return {At<NormPartial>(layout().partials), At<NormPartial>(layout().scratch),
+          written_.has_value() ? &*written_ : nullptr};
 }
 
 absl::Status StepController::MakeRoom() {
@@ -84,9 +125,17 @@ absl::Status StepController::MakeRoom() {
     StepOutcome& oldest = *outstanding_.front();
     const bool full = static_cast<int>(outstanding_.size()) >= kStepsInFlight;
     if (!full && !oldest.Ready()) return absl::OkStatus();
-    ZERO_ASSIGN_OR_RETURN(const StepResult result, oldest.Get());
+    const absl::StatusOr<StepResult> result = oldest.Get();
     oldest.Resolve();
-    known_applied_ = result.applied_steps;
+    if (oldest.stopped()) {
+      if (stopped_.ok()) {
+        stopped_ = result.status();
+        stop_step_ = steps_ + 1 - static_cast<int64_t>(outstanding_.size());
+      }
+    } else {
+      ZERO_RETURN_IF_ERROR(result.status());
+      known_applied_ = result->applied_steps;
+    }
     outstanding_.pop_front();
   }
   return absl::OkStatus();
@@ -102,25 +151,38 @@ absl::Status StepController::FillRows(char* staging) const {
     // The others cannot come yet, and may lie behind the end of the schedule.
     const bool possible = i <= static_cast<int>(outstanding_.size());
     if (possible && !(std::isfinite(rate) && rate >= 0)) {
-      return Misuse(absl::InvalidArgumentError(
-          absl::StrCat("Step: the schedule gives ", rate, " for applied step ", count,
-                       "; a rate is finite and not negative")));
+      return BadRow("schedule", rate, count, "finite and not negative");
+    }
+    const double clip_norm = config.clip_schedule ? config.clip_schedule(count) : config.clip_norm;
+    if (possible && !(std::isfinite(clip_norm) && clip_norm >= 0)) {
+      return BadRow("clip_schedule", clip_norm, count, "0 (no clipping) or a positive limit");
     }
     const double power = static_cast<double>(count);
-    const bool adam = config.optimizer == OptimizerKind::kAdamW;
-    const double correction1 = adam ? 1 - std::pow(config.beta1, power) : 1;
-    const double correction2 = adam ? 1 - std::pow(config.beta2, power) : 1;
+    const OptimizerKind kind = config.optimizer;
+    const double constant = kind == OptimizerKind::kSgd ? config.momentum : config.beta1;
+    const double beta1 = config.beta1_schedule ? config.beta1_schedule(count) : constant;
+    if (possible && !(beta1 >= 0 && beta1 < 1)) {
+      return BadRow("beta1_schedule", beta1, count, "in [0, 1)");
+    }
+    const bool corrected = (kind == OptimizerKind::kAdamW || kind == OptimizerKind::kAdam) &&
+                           config.bias_correction;
+    const double correction1 = corrected ? 1 - std::pow(beta1, power) : 1;
+    const double correction2 = corrected ? 1 - std::pow(config.beta2, power) : 1;
+    const bool decoupled = kind == OptimizerKind::kAdamW || kind == OptimizerKind::kLion;
     rows[i].count = count;
     rows[i].learning_rate = rate;
-    rows[i].clip_norm = config.clip_norm;
+    rows[i].clip_norm = clip_norm;
     rows[i].sqrt_bias_correction2 = static_cast<float>(std::sqrt(correction2));
+    rows[i].beta1 = static_cast<float>(beta1);
+    rows[i].one_minus_beta1 = static_cast<float>(1 - beta1);
     for (size_t g = 0; g < config.groups.size(); ++g) {
       const double group_rate = rate * config.groups[g].learning_rate_factor;
       GroupScalars& row = groups[i * config.groups.size() + g];
       row.learning_rate = static_cast<float>(group_rate);
       row.step_size = static_cast<float>(group_rate / correction1);
-      row.keep = static_cast<float>(1 - group_rate * config.groups[g].weight_decay);
-      row.weight_decay = static_cast<float>(config.groups[g].weight_decay);
+      const double decay = config.groups[g].weight_decay;
+      row.keep = decoupled ? static_cast<float>(1 - group_rate * decay) : 1.0f;
+      row.weight_decay = decoupled ? 0.0f : static_cast<float>(decay);
     }
   }
   return absl::OkStatus();
@@ -128,6 +190,9 @@ absl::Status StepController::FillRows(char* staging) const {
 
 absl::StatusOr<Pending<StepResult>> StepController::Decide(int64_t passes, double loss_weight) {
   ZERO_RETURN_IF_ERROR(MakeRoom());
+  // Nothing is half done, and every rank decided so: there is nobody to abort. But ranks learn of it
+  // at different times; by now all know.
+  if (!stopped_.ok() && steps_ + 1 >= stop_step_ + kStepsInFlight) return Misuse(stopped_);
   const Plan& plan = *context_.plan;
   const Stream& stream = *context_.arithmetic;
   const Stream& communication = *context_.communication;
@@ -146,9 +211,12 @@ absl::StatusOr<Pending<StepResult>> StepController::Decide(int64_t passes, doubl
   ZERO_RETURN_IF_ERROR(context_.device->Copy(stream, At<GroupScalars>(layout().row_groups),
                                              staging + row_bytes, group_bytes));
 
-  ZERO_RETURN_IF_ERROR(norm_order_.Write(stream, [&] {
+  const auto combine = [&] {
     return CombineNorms(stream, At<NormPartial>(layout().partials), At<int64_t>(layout().bases),
-                        layout().norm_rows, loss_weight, own);
+                        layout().norm_rows, loss_weight, At<int64_t>(layout().first_written), own);
+  };
+  ZERO_RETURN_IF_ERROR(norm_order_.Write(stream, [&] {
+    return written_.has_value() ? written_->order().Write(stream, combine) : combine();
   }));
   ZERO_RETURN_IF_ERROR(norm_order_.Write(communication, [&] {
     const AllGatherPiece piece{own, all, sizeof(RankNorm), sizeof(RankNorm)};
@@ -159,12 +227,15 @@ absl::StatusOr<Pending<StepResult>> StepController::Decide(int64_t passes, doubl
     arguments.ranks = all;
     arguments.rank_count = context_.group->size();
     arguments.passes = static_cast<double>(passes * context_.group->size());
+    arguments.predivided = plan.config.gradient_predivide_factor;
     arguments.step = steps_ + 1;
     arguments.group_failed = context_.group->failure_flag();
     arguments.rows = At<StepRow>(layout().rows);
     arguments.row_groups = At<GroupScalars>(layout().row_groups);
     arguments.row_count = kStepRows;
     arguments.group_count = groups;
+    arguments.rule = RuleOf(plan.config);
+    arguments.max_consecutive_skips = plan.config.max_consecutive_skips;
     arguments.state = device_state();
     arguments.scalars = At<StepScalars>(layout().scalars);
     arguments.groups = At<GroupScalars>(layout().groups);

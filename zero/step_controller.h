@@ -6,6 +6,7 @@
 #include <deque>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 
 #include "absl/status/statusor.h"
@@ -30,6 +31,8 @@ class StepController {
   ~StepController();  // resolves outstanding results; the streams must have drained
 
   // Enqueues everything up to and including the decision. `passes`: micro-batches of this step.
+  // Misuse, with nothing enqueued, from the kStepsInFlight-th call after the step that stopped the
+  // run: the same call on every rank.
   absl::StatusOr<Pending<StepResult>> Decide(int64_t passes, double loss_weight);
 
   // Steps whose decision was enqueued.
@@ -38,8 +41,9 @@ class StepController {
   // when those of the optimizer have failed. They must have drained. Waits.
   absl::StatusOr<StepRecord> LastRecord() const;
 
-  NormMemory norms() const;
-  const float* loss_scale() const { return &device_state()->loss_scale; }
+  // Valid as long as the controller.
+  NormMemory norms();
+  const float* loss_scale() const { return &device_state()->loss_scale.scale; }
   const StepScalars* scalars() const { return At<StepScalars>(layout().scalars); }
   const GroupScalars* groups() const { return At<GroupScalars>(layout().groups); }
   uint8_t* group_map() const { return At<uint8_t>(layout().group_map); }
@@ -64,11 +68,14 @@ class StepController {
   Buffer staging_;  // host: rows and records, in turn
   int64_t staging_stride_ = 0;
   std::shared_ptr<const ParameterIndex> names_;
+  std::optional<WrittenCheck> written_;
   Handover norm_order_;
   std::deque<std::shared_ptr<StepOutcome>> outstanding_;
   int64_t steps_ = 0;
   int64_t decided_ = 0;
   int64_t known_applied_ = 0;  // applied steps of the newest result that has arrived
+  absl::Status stopped_;       // why steps do nothing any more, and since which one
+  int64_t stop_step_ = 0;
 };
 
 }  // namespace zero

@@ -51,13 +51,43 @@ absl::StatusOr<StepResult> StepOutcome::Get() {
   if (result_.has_value()) return *result_;
   if (!event->Reached()) return Read(reached);  // too early: it may still come
   result_ = Read(reached);
+  stopped_ = reached.ok() && record_->stop != StopReason::kNone;
   return *result_;
+}
+
+bool StepOutcome::stopped() const {
+  std::lock_guard<std::mutex> lock(mutex_);
+  return stopped_;
 }
 
 void StepOutcome::Resolve() {
   (void)Get();
   std::lock_guard<std::mutex> lock(mutex_);
   if (result_.has_value()) event_.reset();
+}
+
+absl::Status StepOutcome::Stopped() const {
+  const StepRecord& record = *record_;
+  if (record.stop_step != step_) {
+    return absl::OutOfRangeError(
+        absl::StrCat("step ", step_, ": step ", record.stop_step,
+                     " stopped the run, and this one changed nothing; its result says why"));
+  }
+  const std::string why =
+      record.stop == StopReason::kTooManySkips
+          ? absl::StrCat(record.consecutive_skips, " steps in a row were skipped")
+          : absl::StrCat("the loss scale is at its minimum ", record.loss_scale,
+                         " and the gradients overflow still");
+  const std::string writer =
+      record.producer < 0 ? ""
+                          : absl::StrCat("; rank ", record.producer, " wrote the first, in '",
+                                         names_->Find(record.first_written), "'");
+  return absl::OutOfRangeError(absl::StrCat(
+      "step ", step_, ": ", why, ". ", record.non_finite,
+      " elements of the gradient are inf or NaN, the first in '",
+      names_->Find(record.first_non_finite), "', owned by rank ", record.owner, writer,
+      ". Weights and moments are those of applied step ", record.applied_steps,
+      ". Does the loss overflow, is the rate too high, would bf16 have the range?"));
 }
 
 absl::StatusOr<StepResult> StepOutcome::Read(const absl::Status& reached) const {
@@ -72,6 +102,7 @@ absl::StatusOr<StepResult> StepOutcome::Read(const absl::Status& reached) const 
     return absl::InternalError(absl::StrCat("step ", step_, ": no schedule row for applied step ",
                                             record_->applied_steps + 1));
   }
+  if (record_->stop != StopReason::kNone) return Stopped();
   StepResult result;
   result.step = step_;
   result.applied_steps = record_->applied_steps;
@@ -81,7 +112,13 @@ absl::StatusOr<StepResult> StepOutcome::Read(const absl::Status& reached) const 
   result.learning_rate = record_->learning_rate;
   result.loss_scale = record_->loss_scale;
   result.loss_weight = record_->loss_weight;
+  result.next_loss_scale = record_->next_loss_scale;
+  result.skipped_steps = record_->skipped;
+  result.consecutive_skips = record_->consecutive_skips;
+  result.non_finite = record_->non_finite;
   result.first_non_finite = names_->Find(record_->first_non_finite);
+  result.owner = record_->owner;
+  result.producer = record_->producer;
   return result;
 }
 

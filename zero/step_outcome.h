@@ -50,11 +50,15 @@ class StepOutcome : public PendingSource<StepResult> {
   bool Ready() const override;
   absl::StatusOr<StepResult> Get() override;
 
+  // Once resolved: the step stopped the run, or came after the one that did.
+  bool stopped() const;
+
   // Waits, and keeps a copy: the record's memory may be used again. Called by the driving thread.
   void Resolve();
 
  private:
   absl::StatusOr<StepResult> Read(const absl::Status& reached) const;
+  absl::Status Stopped() const;
 
   mutable std::mutex mutex_;
   std::shared_ptr<Event> event_;  // null once resolved
@@ -63,6 +67,7 @@ class StepOutcome : public PendingSource<StepResult> {
   const absl::Duration deadline_;
   const std::shared_ptr<const ParameterIndex> names_;
   std::optional<absl::StatusOr<StepResult>> result_;
+  bool stopped_ = false;
 };
 
 }  // namespace zero

@@ -38,6 +38,7 @@ class WholeGradients : public GradientStore {
     const UnitLayout& layout = context_.unit(unit);
     return written_order(unit).Read(stream, [&] {
       return order(unit).Write(stream, [&]() -> absl::Status {
+        ZERO_RETURN_IF_ERROR(CheckWritten(unit, stream));
         for (int s = 0; s < static_cast<int>(layout.segments.size()); ++s) {
           const Segment& segment = layout.segments[s];
           if (!segment.trainable || segment.elements == 0) continue;

@@ -17,7 +17,6 @@ void CheckRefused(KernelRun& run, const absl::Status& status, const std::string&
 }
 
 constexpr DType kF32 = DType::kF32;
-constexpr DType kF16 = DType::kF16;
 constexpr DType kBF16 = DType::kBF16;
 
 TEST_CASE("Cast, Add, Scale, Fill, Norm: each wrong argument is named", "[kernels][errors]") {
@@ -28,40 +27,26 @@ TEST_CASE("Cast, Add, Scale, Fill, Norm: each wrong argument is named", "[kernel
   float* y = b.data();
   NormPartial scratch, out;
   CheckRefused(run, Cast(s, x, kF32, y, kBF16, -1), "Cast", "n");
-  CheckRefused(run, Cast(s, x, kF16, y, kBF16, 64), "Cast", "in_type");
-  CheckRefused(run, Cast(s, x, kF32, y, kF16, 64), "Cast", "out_type");
   CheckRefused(run, Cast(s, nullptr, kF32, y, kBF16, 64), "Cast", "in");
   CheckRefused(run, Cast(s, x, kF32, nullptr, kBF16, 64), "Cast", "out");
   CheckRefused(run, Cast(s, x, kF32, x, kBF16, 64), "Cast", "out");
   CheckRefused(run, Cast(s, x, kF32, x + 1, kF32, 63), "Cast", "out");
 
   CheckRefused(run, Add(s, x, kF32, y, kF32, -64), "Add", "n");
-  CheckRefused(run, Add(s, x, kF16, y, kF32, 64), "Add", "in_type");
-  CheckRefused(run, Add(s, x, kF32, y, kF16, 64), "Add", "sum_type");
   CheckRefused(run, Add(s, nullptr, kF32, y, kF32, 64), "Add", "in");
   CheckRefused(run, Add(s, x, kF32, nullptr, kF32, 64), "Add", "sum");
   CheckRefused(run, Add(s, x + 1, kF32, x, kF32, 63), "Add", "sum");
 
   CheckRefused(run, Scale(s, x, kF32, 2, -1), "Scale", "n");
-  CheckRefused(run, Scale(s, x, kF16, 2, 64), "Scale", "type");
   CheckRefused(run, Scale(s, nullptr, kF32, 2, 64), "Scale", "x");
 
   CheckRefused(run, Fill(s, x, kF32, 2, -1), "Fill", "n");
-  CheckRefused(run, Fill(s, x, kF16, 2, 64), "Fill", "type");
   CheckRefused(run, Fill(s, nullptr, kF32, 2, 64), "Fill", "x");
 
   CheckRefused(run, Norm(s, x, kF32, -1, &scratch, &out), "Norm", "n");
-  CheckRefused(run, Norm(s, x, kF16, 64, &scratch, &out), "Norm", "type");
   CheckRefused(run, Norm(s, nullptr, kF32, 64, &scratch, &out), "Norm", "in");
   CheckRefused(run, Norm(s, x, kF32, 64, nullptr, &out), "Norm", "scratch");
   CheckRefused(run, Norm(s, x, kF32, 64, &scratch, nullptr), "Norm", "out");
-}
-
-TEST_CASE("fp16: the message says what to use instead", "[kernels][errors]") {
-  KernelRun run;
-  float x = 0;
-  CHECK_THAT(std::string(Fill(run.stream(), &x, kF16, 1, 1).message()),
-             ContainsSubstring("fp16 is not supported by this version: use fp32 or bf16"));
 }
 
 TEST_CASE("OrderedSum: each wrong argument is named", "[kernels][errors]") {
@@ -76,8 +61,6 @@ TEST_CASE("OrderedSum: each wrong argument is named", "[kernels][errors]") {
   using Change = std::function<void(OrderedSumArguments&)>;
   const std::pair<const char*, Change> changes[] = {
       {"n", [](auto& a) { a.n = -1; }},
-      {"part_type", [](auto& a) { a.part_type = kF16; }},
-      {"out_type", [](auto& a) { a.out_type = kF16; }},
       {"part_count", [](auto& a) { a.part_count = 0; }},
       {"part_stride", [](auto& a) { a.part_stride = -64; }},
       {"parts", [](auto& a) { a.parts = nullptr; }},
@@ -97,8 +80,6 @@ std::vector<std::pair<const char*, std::function<void(Arguments&)>>> WrongUpdate
   return {
       {"n", [](Arguments& a) { a.n = -64; }},
       {"n", [](Arguments& a) { a.n = 65; }},
-      {"gradient_type", [](Arguments& a) { a.gradient_type = kF16; }},
-      {"weight_type", [](Arguments& a) { a.weight_type = kF16; }},
       {"gradient", [](Arguments& a) { a.gradient = nullptr; }},
       {"master", [](Arguments& a) { a.master = nullptr; }},
       {"moment1", [](Arguments& a) { a.moment1 = nullptr; }},

@@ -56,8 +56,11 @@ struct EveryKernel {
         {"sgd", [this, &s] { return Sgd(s, state.Sgd(run, 0.9f)); }},
         {"combine_norms",
          [this, &s] {
-           return CombineNorms(s, run.On(&partial), run.On(&base), 1, 1, run.On(&rank));
+           return CombineNorms(s, run.On(&partial), run.On(&base), 1, 1, run.On(&first),
+                               run.On(&rank));
          }},
+        {"note_non_finite",
+         [this, &s] { return NoteNonFinite(s, run.On(&partial), 0, run.On(&first)); }},
         {"decide_step", [this, &s] { return DecideStep(s, step); }},
         {"zero_ranges",
          [this, &s, n] {
@@ -72,6 +75,7 @@ struct EveryKernel {
   std::vector<NormPartial> scratch;
   NormPartial partial;
   int64_t base = 0;
+  int64_t first = 0;
   RankNorm rank;
   StepRow row;
   GroupScalars row_group, group;

@@ -13,6 +13,7 @@ namespace {
 
 constexpr DType kF32 = DType::kF32;
 constexpr DType kBF16 = DType::kBF16;
+constexpr DType kF16 = DType::kF16;
 
 // Where an array would begin of which `data` is the part from element `first` on.
 template <class T>
@@ -30,8 +31,8 @@ std::vector<int64_t> Limits() { return {int64_t{1} << 31, int64_t{1} << 32}; }
 constexpr int64_t kBelow = 8192;  // elements of an array that lie below a limit
 
 TEST_CASE("Cast, Add, Scale, Fill: the last elements of more than 2^31 are right", "[kernels]") {
-  const DType in_type = GENERATE(kF32, kBF16);
-  const DType out_type = GENERATE(kF32, kBF16);
+  const DType in_type = GENERATE(kF32, kBF16, kF16);
+  const DType out_type = GENERATE(kF32, kBF16, kF16);
   for (int64_t limit : Limits()) {
     const int64_t first = limit - kBelow;
     const int64_t n = limit + 1003;
@@ -153,7 +154,7 @@ TEST_CASE("Norm: the last chunks of more than 2^31 elements are right", "[kernel
   constexpr int64_t kLimit = int64_t{1} << 31;
   constexpr int64_t kFirst = kLimit - kBelow;
   constexpr int64_t kSize = kLimit + 1003;
-  const DType type = GENERATE(kF32, kBF16);
+  const DType type = GENERATE(kF32, kBF16, kF16);
   KernelRun run;
   Elements x(type, RandomFloats(kSize - kFirst, 6));
   x.Set(kBelow + 70, std::numeric_limits<float>::infinity());

@@ -12,13 +12,15 @@ namespace {
 struct Decision {
   Decision() {
     state.applied = 5;
-    state.loss_scale = 4;
+    state.loss_scale.scale = 4;
     ranks[0].sum_of_squares = 9 * 64.0;
     ranks[1].sum_of_squares = 16 * 64.0;
     for (int64_t i = 0; i < 3; ++i) {
       rows[i].count = 5 + i;
       rows[i].learning_rate = 0.1 * static_cast<double>(5 + i);
       rows[i].sqrt_bias_correction2 = 0.01f * static_cast<float>(5 + i);
+      rows[i].beta1 = 0.9f + 0.01f * static_cast<float>(i);
+      rows[i].one_minus_beta1 = 0.1f - 0.01f * static_cast<float>(i);
       for (int64_t g = 0; g < 2; ++g) {
         row_groups[2 * i + g].step_size = static_cast<float>(10 * (5 + i) + g);
       }
@@ -35,6 +37,10 @@ struct Decision {
     a.row_groups = run.On(row_groups, 6);
     a.row_count = 3;
     a.group_count = 2;
+    a.rule = rule;
+    a.step = step;
+    a.predivided = predivided;
+    a.max_consecutive_skips = max_consecutive_skips;
     a.state = run.On(&state);
     a.scalars = run.On(&scalars);
     a.groups = run.On(groups, 2);
@@ -43,6 +49,10 @@ struct Decision {
     run.Finish();
   }
 
+  LossScaleRule rule;
+  int64_t step = 1;
+  double predivided = 1;
+  int64_t max_consecutive_skips = 0;
   RankNorm ranks[2];
   StepRow rows[3];
   GroupScalars row_groups[6];
@@ -71,6 +81,9 @@ TEST_CASE("DecideStep: the row with the next count fills scalars and groups", "[
   CHECK(d.state.applied == 6);
   CHECK(d.record.learning_rate == d.rows[1].learning_rate);
   CHECK(d.scalars.sqrt_bias_correction2 == d.rows[1].sqrt_bias_correction2);
+  CHECK(d.scalars.beta1 == d.rows[1].beta1);
+  CHECK(d.scalars.one_minus_beta1 == d.rows[1].one_minus_beta1);
+  CHECK(d.scalars.random_key == 6);
   CHECK(d.groups[0].step_size == 60.0f);
   CHECK(d.groups[1].step_size == 61.0f);
   CHECK(d.record.row_missing == 0);
@@ -117,10 +130,94 @@ TEST_CASE("DecideStep: the first non-finite element is the smallest over the ran
   Decision d;
   d.ranks[0].non_finite = 1;
   d.ranks[0].first_non_finite = 900;
+  d.ranks[0].first_written = 10;
   d.ranks[1].non_finite = 3;
   d.ranks[1].first_non_finite = 12;
   d.Run();
   CHECK(d.record.first_non_finite == 12);
+  CHECK(d.record.owner == 1);
+  CHECK(d.record.first_written == 10);
+  CHECK(d.record.producer == 0);
+  CHECK(d.record.non_finite == 4);
+}
+
+TEST_CASE("DecideStep: the step is unscaled with the scale of its loss, then the scale moves",
+          "[kernels]") {
+  Decision d;
+  d.rule.kind = LossScaleKind::kDynamic;
+  d.rule.window = 1;
+  d.rule.hysteresis = 1;
+  d.Run();
+  CHECK(d.record.next_loss_scale == 4);
+  for (int step = 1; step <= 3; ++step) {
+    d.state.applied = 5;
+    const double scale = 4 * std::exp2(step - 1);
+    for (RankNorm& rank : d.ranks) rank.sum_of_squares *= step == 1 ? 1 : 4;
+    d.Run();
+    CHECK(d.record.loss_scale == scale);
+    CHECK(d.record.gradient_norm == 5);
+    CHECK(d.scalars.divisor == static_cast<float>(2 * scale));
+    CHECK(d.record.next_loss_scale == 2 * scale);
+    CHECK(d.state.loss_scale.scale == static_cast<float>(2 * scale));
+  }
+  d.ranks[1].non_finite = 1;
+  d.Run();
+  CHECK(d.record.loss_scale == 32);
+  CHECK(d.record.next_loss_scale == 16);
+}
+
+TEST_CASE("DecideStep: what was divided before it was sent is multiplied back", "[kernels]") {
+  Decision d;
+  d.predivided = 4;
+  d.Run();
+  CHECK(d.record.gradient_norm == 20);
+  CHECK(d.scalars.divisor == 2);
+}
+
+TEST_CASE("DecideStep: skips are counted and their limit stops all later steps", "[kernels]") {
+  Decision d;
+  d.max_consecutive_skips = 3;
+  const auto run = [&](int64_t step, bool overflow) {
+    d.step = step;
+    d.ranks[0].non_finite = overflow ? 1 : 0;
+    d.state.applied = 5;
+    d.Run();
+  };
+  run(1, true);
+  run(2, true);
+  CHECK(d.record.consecutive_skips == 2);
+  run(3, false);
+  CHECK(d.record.applied == 1);
+  CHECK(d.record.consecutive_skips == 0);
+  for (int64_t step : {4, 5}) run(step, true);
+  CHECK(d.record.stop == StopReason::kNone);
+  run(6, true);
+  CHECK(d.record.stop == StopReason::kTooManySkips);
+  CHECK(d.record.skipped == 5);
+  run(7, false);
+  CHECK(d.record.applied == 0);
+  CHECK(d.scalars.apply == 0);
+  CHECK(d.state.applied == 5);
+  CHECK(d.record.stop_step == 6);
+  CHECK(d.record.skipped == 5);
+}
+
+TEST_CASE("DecideStep: an overflow at the smallest loss scale stops all later steps", "[kernels]") {
+  Decision d;
+  d.rule.kind = LossScaleKind::kDynamic;
+  d.rule.hysteresis = 1;
+  d.rule.minimum = 4;
+  d.step = 9;
+  d.ranks[1].non_finite = 1;
+  d.Run();
+  CHECK(d.record.stop == StopReason::kScaleAtMinimum);
+  CHECK(d.record.stop_step == 9);
+  d.ranks[1].non_finite = 0;
+  d.step = 10;
+  d.Run();
+  CHECK(d.record.applied == 0);
+  CHECK(d.record.stop_step == 9);
+  CHECK(d.state.loss_scale.scale == 4);
 }
 
 TEST_CASE("DecideStep: without a row for the count the step does nothing and says so",
@@ -152,7 +249,9 @@ TEST_CASE("CombineNorms: adds in order and finds the first element of the whole 
   const int64_t bases[] = {5000, 100, 2000};
   KernelRun run;
   RankNorm out;
-  CHECK_OK(CombineNorms(run.stream(), run.On(parts, 3), run.On(bases, 3), 3, 2.5, run.On(&out)));
+  int64_t first = INT64_MAX;
+  CHECK_OK(CombineNorms(run.stream(), run.On(parts, 3), run.On(bases, 3), 3, 2.5, run.On(&first),
+                        run.On(&out)));
   run.Finish();
   CHECK(out.sum_of_squares == (1e16 + 1) + 1);
   CHECK(out.sum_of_squares != 1e16 + (1 + 1.0));  // the order shows
@@ -164,17 +263,42 @@ TEST_CASE("CombineNorms: adds in order and finds the first element of the whole 
   parts[0].first_non_finite = 3;
   parts[2].non_finite = 1;
   parts[2].first_non_finite = 4;
-  CHECK_OK(CombineNorms(run.stream(), run.On(parts, 3), run.On(bases, 3), 3, 0, run.On(&out)));
+  CHECK_OK(CombineNorms(run.stream(), run.On(parts, 3), run.On(bases, 3), 3, 0, run.On(&first),
+                        run.On(&out)));
   run.Finish();
   CHECK(out.non_finite == 3);
   CHECK(out.first_non_finite == 2004);
+  CHECK(out.first_written == INT64_MAX);
+}
+
+TEST_CASE("NoteNonFinite: the smallest index of a step goes out with its norm once", "[kernels]") {
+  NormPartial parts[3];
+  parts[0].non_finite = 1;
+  parts[0].first_non_finite = 70;
+  parts[2].non_finite = 5;
+  parts[2].first_non_finite = 3;
+  KernelRun run;
+  int64_t first = INT64_MAX;
+  RankNorm out;
+  for (const NormPartial& part : parts) {
+    CHECK_OK(NoteNonFinite(run.stream(), run.On(&part), 100, run.On(&first)));
+  }
+  const auto combine = [&] {
+    CHECK_OK(CombineNorms(run.stream(), nullptr, nullptr, 0, 1, run.On(&first), run.On(&out)));
+    run.Finish();
+  };
+  combine();
+  CHECK(out.first_written == 103);
+  combine();
+  CHECK(out.first_written == INT64_MAX);
 }
 
 TEST_CASE("CombineNorms: no parts give zero", "[kernels]") {
   KernelRun run;
   RankNorm out;
   out.sum_of_squares = 5;
-  CHECK_OK(CombineNorms(run.stream(), nullptr, nullptr, 0, 1, run.On(&out)));
+  int64_t first = INT64_MAX;
+  CHECK_OK(CombineNorms(run.stream(), nullptr, nullptr, 0, 1, run.On(&first), run.On(&out)));
   run.Finish();
   CHECK(out.sum_of_squares == 0);
   CHECK(out.non_finite == 0);

@@ -6,8 +6,8 @@ namespace zero {
 namespace {
 
 TEST_CASE("Add: every way to run gives the scalar formula's bits", "[kernels]") {
-  const DType in_type = GENERATE(DType::kF32, DType::kBF16);
-  const DType sum_type = GENERATE(DType::kF32, DType::kBF16);
+  const DType in_type = GENERATE(DType::kF32, DType::kBF16, DType::kF16);
+  const DType sum_type = GENERATE(DType::kF32, DType::kBF16, DType::kF16);
   KernelRun run;
   ForEachVariant([&](const std::string& variant) {
     for (int64_t n : Sizes()) {
@@ -26,7 +26,7 @@ TEST_CASE("Add: every way to run gives the scalar formula's bits", "[kernels]") 
 }
 
 TEST_CASE("Add: adding an array to itself doubles it", "[kernels]") {
-  const DType type = GENERATE(DType::kF32, DType::kBF16);
+  const DType type = GENERATE(DType::kF32, DType::kBF16, DType::kF16);
   KernelRun run;
   Elements x(type, RandomFloats(2049, 3));
   Elements expected = x;
@@ -59,7 +59,7 @@ TEST_CASE("Add: infinities and NaNs stay what they are", "[kernels]") {
 }
 
 TEST_CASE("Scale: every way to run gives the scalar formula's bits", "[kernels]") {
-  const DType type = GENERATE(DType::kF32, DType::kBF16);
+  const DType type = GENERATE(DType::kF32, DType::kBF16, DType::kF16);
   KernelRun run;
   ForEachVariant([&](const std::string& variant) {
     for (int64_t n : Sizes()) {
@@ -89,7 +89,7 @@ TEST_CASE("Scale: denormal results are not flushed to zero", "[kernels]") {
 }
 
 TEST_CASE("Fill: writes the rounded value n times and nothing around it", "[kernels]") {
-  const DType type = GENERATE(DType::kF32, DType::kBF16);
+  const DType type = GENERATE(DType::kF32, DType::kBF16, DType::kF16);
   KernelRun run;
   ForEachVariant([&](const std::string& variant) {
     for (int64_t n : Sizes()) {

@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "device/device.h"
-#include "kernels/bfloat16_math.h"
+#include "kernels/element_type.h"
 #include "kernels/kernels.h"
 #include "tests/catch.h"
 #include "tests/kernels/kernel_backend.h"
@@ -37,7 +37,8 @@ class Elements {
   float* floats() { return static_cast<float*>(data()); }
   float Get(int64_t i) const {
     if (type_ == DType::kF32) return FloatOf(Bits(i));
-    return ToFloat(BFloat16{static_cast<uint16_t>(Bits(i))});
+    const uint16_t bits = static_cast<uint16_t>(Bits(i));
+    return type_ == DType::kBF16 ? ToFloat(BFloat16{bits}) : ToFloat(Float16{bits});
   }
   uint32_t Bits(int64_t i) const {
     uint32_t bits = 0;
@@ -49,7 +50,9 @@ class Elements {
   }
   // Rounds to the type.
   void Set(int64_t i, float x) {
-    SetBits(i, type_ == DType::kF32 ? BitsOf(x) : ToBFloat16(x).bits);
+    SetBits(i, type_ == DType::kF32    ? BitsOf(x)
+               : type_ == DType::kBF16 ? ToBFloat16(x).bits
+                                       : ToFloat16(x).bits);
   }
   // Everything, guards included.
   const std::vector<unsigned char>& bytes() const { return bytes_; }
@@ -97,7 +100,7 @@ inline std::vector<float> RandomFloats(int64_t n, uint32_t seed) {
 
 inline std::vector<int64_t> Sizes() { return {0, 1, 3, 57, 63, 64, 65, 2047, 2048, 2049, 100003}; }
 
-inline std::vector<DType> Types() { return {DType::kF32, DType::kBF16}; }
+inline std::vector<DType> Types() { return {DType::kF32, DType::kBF16, DType::kF16}; }
 
 // A stream of the device that this program is about. Kernels get memory of that device, which takes
 // the place of the test's own from On to Finish.

@@ -156,7 +156,24 @@ TEST_CASE("Config: each wrong value is refused by field and value", "[zero][erro
   refused([](Config& c) { c.epsilon = INFINITY; }, "epsilon");
   refused([](Config& c) { c.momentum = 1.5; }, "momentum");
   refused([](Config& c) { c.clip_norm = -1; }, "clip_norm is -1");
-  refused([](Config& c) { c.loss_scale.scale = 0; }, "loss_scale");
+  refused([](Config& c) { c.loss_scale.scale = 0; }, "loss_scale.scale is 0");
+  refused([](Config& c) { c.loss_scale.scale = INFINITY; }, "loss_scale.scale is inf");
+  const auto dynamic = [&](const std::function<void(LossScale&)>& change, const std::string& text) {
+    refused(
+        [&](Config& c) {
+          c.loss_scale.kind = LossScaling::kDynamic;
+          c.loss_scale.scale = 16;
+          change(c.loss_scale);
+        },
+        text);
+  };
+  dynamic([](LossScale& s) { s.window = 0; }, "loss_scale.window is 0");
+  dynamic([](LossScale& s) { s.hysteresis = 0; }, "loss_scale.hysteresis is 0");
+  dynamic([](LossScale& s) { s.minimum = 0; }, "loss_scale.minimum is 0");
+  dynamic([](LossScale& s) { s.minimum = 32; }, "loss_scale.minimum is 32");
+  refused([](Config& c) { c.max_consecutive_skips = -1; }, "max_consecutive_skips");
+  refused([](Config& c) { c.gradient_predivide_factor = 0; }, "gradient_predivide_factor is 0");
+  refused([](Config& c) { c.master = MasterKind::kSplit; }, "nearest_away");
   refused([](Config& c) { c.reduce_bucket_size = 0; }, "reduce_bucket_size");
   refused([](Config& c) { c.prefetch = -1; }, "prefetch");
   refused([](Config& c) { c.groups.clear(); }, "groups");
@@ -181,7 +198,12 @@ TEST_CASE("Model: each wrong description is refused by name", "[zero][errors]") 
         m.units[0].parameters[0].shape = {int64_t{1} << 40, 1 << 20};
       },
       "parameter 'u0.w'");
-  refused([](Model& m) { m.units[0].parameters[0].dtype = DType::kF16; }, "fp16");
+  refused(
+      [](Model& m) {
+        m.units[0].parameters[0].dtype = DType::kBF16;
+        m.units[1].parameters[0].dtype = DType::kF16;
+      },
+      "parameter 'u1.w' is fp16 and 'u0.w' is bf16");
   refused([](Model& m) { m.units[0].parameters[0].group = 1; }, "group 1 does not exist");
   refused([](Model&) {}, "world size 0", 0);
 }
