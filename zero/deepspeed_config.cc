@@ -9,6 +9,7 @@
 #include "absl/strings/str_join.h"
 #include "device/status.h"
 #include "io/relaxed_json.h"
+#include "zero/deepspeed_resolved.h"
 #include "zero/deepspeed_sections.h"
 #include "zero/deepspeed_values.h"
 
@@ -55,7 +56,7 @@ absl::StatusOr<DeepSpeedConfig> ParseDeepSpeedConfig(const std::string& text,
   const absl::Status valid = Validate(result.config);
   if (!valid.ok()) return absl::InvalidArgumentError(absl::StrCat(name, ": ", valid.message()));
   result.notes = values.notes();
-  result.resolved = values.ResolvedText();
+  result.resolved = NestedJson(values.resolved());
   return result;
 }
 

@@ -27,15 +27,14 @@ enum class KeyFate : uint8_t {
 
 const char* Name(KeyFate fate);  // "honoured", "ignored", "not here yet", "refused"
 
-// The value that passes without a note, for keys that are not honoured.
-inline constexpr char kAnyValue[] = "any";         // whatever it is
-inline constexpr char kNotEnabled[] = "disabled";  // a section that holds no "enabled": true
+// What passes in a section that holds no "enabled": true.
+inline constexpr char kNotEnabled[] = "disabled";
 
 struct DeepSpeedKey {
   const char* path;  // names from the root, with points between them
   KeyKind kind;
   KeyFate fate;
-  const char* passes;  // as JSON, or one of the above; "": none
+  const char* passes;  // as JSON: asks for what is done anyway, and needs no note; "": none
   const char* reason;  // for what is not honoured; "": said with another key
 };
 

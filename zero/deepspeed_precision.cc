@@ -56,7 +56,7 @@ void ReadLossScale(DeepSpeedValues& values, DeepSpeedConfig& result) {
   const int64_t power = values.Count("fp16.initial_scale_power", 16, 0, 127);
   dynamic.scale = std::ldexp(1.0, static_cast<int>(power));
   dynamic.window = values.Count("fp16.loss_scale_window", 1000, 1, kMany);
-  dynamic.hysteresis = values.Count("fp16.hysteresis", 2, 1, 1'000'000'000);
+  dynamic.hysteresis = values.Count("fp16.hysteresis", 2, 1, 1'000'000);
   dynamic.consecutive_hysteresis = values.Switch("fp16.consecutive_hysteresis", false);
   dynamic.minimum = values.Number("fp16.min_loss_scale", 1, PositiveFloat, "finite and positive");
   if (result.dtype != DType::kF16) {  // the scale is 1
@@ -90,7 +90,10 @@ std::string GivenMaster(const DeepSpeedValues& values) {
 void ReadMaster(DeepSpeedValues& values, DeepSpeedConfig& result) {
   const std::string own = "bf16.bf16_master_weights_and_grads";
   const std::string given = GivenMaster(values);
-  if (given == "split") result.config.master = MasterKind::kSplit;
+  if (given == "split") {
+    result.config.master = MasterKind::kSplit;
+    result.config.weight_rounding = WeightRounding::kNearestAway;
+  }
   if (given == "none") result.config.master = MasterKind::kNone;
   if (!values.MaybeSwitch(own).value_or(false) || result.dtype != DType::kBF16) return;
   if (values.Given("master") != nullptr && given != "none") {

@@ -233,7 +233,6 @@ bool DeepSpeedValues::HasKind(const DeepSpeedKey& key, const Entry& entry) {
 
 bool DeepSpeedValues::Passes(const DeepSpeedKey& key, const JsonValue& value) const {
   const std::string passes = key.passes;
-  if (passes == kAnyValue) return true;
   if (passes == kNotEnabled) return !AnyEnabled(value);
   if (passes.empty()) return false;
   if (IsAutoText(value)) return true;
@@ -422,44 +421,6 @@ void DeepSpeedValues::Problem(const std::string& path, const std::string& text) 
 void DeepSpeedValues::Wrong(const std::string& path, const std::string& value,
                             const std::string& wanted) {
   Problem(path, absl::StrCat(Spelled(path), " is ", value, "; it must be ", wanted));
-}
-
-std::string DeepSpeedValues::ResolvedText() const {
-  std::string text = "{";
-  std::vector<std::string> open;  // sections
-  bool first = true;
-  const auto new_line = [&] {
-    absl::StrAppend(&text, first ? "" : ",", "\n", std::string(2 * (open.size() + 1), ' '));
-    first = false;
-  };
-  const auto close = [&] {
-    open.pop_back();
-    absl::StrAppend(&text, "\n", std::string(2 * (open.size() + 1), ' '), "}");
-    first = false;
-  };
-  for (const DeepSpeedKey& key : DeepSpeedKeys()) {
-    const auto found = resolved_.find(key.path);
-    if (found == resolved_.end()) continue;
-    std::vector<std::string> sections;
-    std::string section = SectionOf(key.path);
-    for (; !section.empty(); section = SectionOf(section)) {
-      sections.insert(sections.begin(), section);
-    }
-    while (!open.empty() &&
-           (open.size() > sections.size() || open.back() != sections[open.size() - 1])) {
-      close();
-    }
-    while (open.size() < sections.size()) {
-      new_line();
-      absl::StrAppend(&text, Quoted(LastName(sections[open.size()])), ": {");
-      open.push_back(sections[open.size()]);
-      first = true;
-    }
-    new_line();
-    absl::StrAppend(&text, Quoted(LastName(key.path)), ": ", found->second);
-  }
-  while (!open.empty()) close();
-  return text + "\n}";
 }
 
 }  // namespace zero

@@ -73,7 +73,7 @@ class DeepSpeedValues {
 
   size_t problems() const { return problems_.size(); }
   const std::vector<std::string>& notes() const { return notes_; }
-  std::string ResolvedText() const;
+  const std::map<std::string, std::string>& resolved() const { return resolved_; }
 
  private:
   struct Entry {
