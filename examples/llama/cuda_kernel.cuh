@@ -9,7 +9,7 @@
 #include "device/cuda_stream.h"
 #include "device/dtype.h"
 #include "device/stream.h"
-#include "kernels/bfloat16_math.h"
+#include "kernels/element_type.h"
 #include "kernels/launch.cuh"
 #include "kernels/portable.h"
 
@@ -38,8 +38,8 @@ absl::Status Launch(const Stream& stream, const char* name, void (*kernel)(Param
 // Calls f with a null pointer of the element type that `dtype` stands for.
 template <class F>
 absl::Status WithElement(DType dtype, F f) {
-  if (dtype == DType::kF32) return f(static_cast<float*>(nullptr));
-  return f(static_cast<BFloat16*>(nullptr));
+  return WithElementType(
+      dtype, [&](auto element) { return f(static_cast<decltype(element)*>(nullptr)); });
 }
 
 // V elements that are read or written in one access.

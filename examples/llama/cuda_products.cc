@@ -32,7 +32,9 @@ std::string Describe(const Product& p) {
                       Name(p.in_type));
 }
 
-auto TypeOf(DType dtype) { return dtype == DType::kF32 ? CUDA_R_32F : CUDA_R_16BF; }
+auto TypeOf(DType dtype) {
+  return dtype == DType::kF32 ? CUDA_R_32F : dtype == DType::kBF16 ? CUDA_R_16BF : CUDA_R_16F;
+}
 
 // The largest power of two, up to 256, that divides an address.
 uint32_t AlignmentOf(const void* address) {

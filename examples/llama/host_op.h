@@ -18,14 +18,7 @@ namespace zero::llama {
 // Whether an operation is cuda_ops.h's to do.
 inline bool OnCuda(const Stream& stream) { return stream.device().kind() == DeviceKind::kCuda; }
 
-inline absl::Status CheckDType(const char* name, DType dtype) {
-  if (dtype == DType::kF32 || dtype == DType::kBF16) return absl::OkStatus();
-  return absl::InvalidArgumentError(
-      absl::StrCat(name, ": dtype ", Name(dtype), " is not supported; fp32 and bf16 are"));
-}
-
 inline absl::Status CheckAttention(const char* name, const AttentionArguments& a) {
-  if (absl::Status status = CheckDType(name, a.dtype); !status.ok()) return status;
   if (a.kv_heads > 0 && a.heads % a.kv_heads == 0) return absl::OkStatus();
   return absl::InvalidArgumentError(absl::StrCat(name, ": ", a.heads, " query heads cannot share ",
                                                  a.kv_heads, " key-value heads evenly"));
@@ -51,8 +44,8 @@ inline int64_t RowGrain(int64_t width) {
 // Calls f with a null pointer of the element type that `dtype` stands for.
 template <class F>
 auto WithElement(DType dtype, F f) {
-  if (dtype == DType::kF32) return f(static_cast<float*>(nullptr));
-  return f(static_cast<Bf16*>(nullptr));
+  return WithElementType(
+      dtype, [&](auto element) { return f(static_cast<decltype(element)*>(nullptr)); });
 }
 
 }  // namespace zero::llama

@@ -25,8 +25,8 @@ absl::Status CheckOptions(const LlamaConfig& config, const LlamaModel::Options& 
                               "; it must be from 1 to max_position_embeddings (",
                               config.max_position_embeddings, ")"));
   }
-  if (options.dtype != DType::kF32 && options.dtype != DType::kBF16) {
-    return wrong(absl::StrCat("dtype is ", Name(options.dtype), "; it must be fp32 or bf16"));
+  if (!(options.loss_factor > 0) || !std::isfinite(options.loss_factor)) {
+    return wrong(absl::StrCat("loss_factor is ", options.loss_factor, "; it must be above 0"));
   }
   if (options.product_threads < 1) {
     return wrong(

@@ -40,7 +40,10 @@ class LlamaModel {
   struct Options {
     int64_t micro_batch = 1;      // B, rows
     int64_t sequence_length = 0;  // T, tokens of a row; at most max_position_embeddings
-    DType dtype = DType::kBF16;   // of weights, gradients and activations: kF32 or kBF16
+    DType dtype = DType::kBF16;   // of weights, gradients and activations
+    // What the loss is multiplied by in backward, beside the loss scale: about 1 / (B * T) keeps
+    // gradients in the range of fp16.
+    float loss_factor = 1;
     bool training = true;         // false: no backward; all layers share one layer's memory
     int product_threads = 1;      // threads of one matrix product on the host
     // Bytes for fp32 logits. Where B * T rows of them need more, they are computed in pieces,

@@ -2,9 +2,9 @@
 //
 // Each function enqueues one operation on `stream` and returns; all memory it names is device
 // memory and must live until the stream has run it. Matrices are row-major without gaps. `dtype` is
-// kF32 or kBF16, for what the comments call T; arithmetic is fp32 whatever T is. An output may be
-// an input where that is said. Results do not depend on the number of threads. Errors: a dtype or
-// size that is not supported is kInvalidArgument, with nothing enqueued. On a CUDA device sums are
+// what the comments call T; arithmetic is fp32 whatever T is. An output may be an input where that
+// is said. Results do not depend on the number of threads. Errors: a size or a pair of dtypes that
+// is not supported is kInvalidArgument, with nothing enqueued. On a CUDA device sums are
 // in another order than on the host, and heads have at most 256 elements.
 #pragma once
 

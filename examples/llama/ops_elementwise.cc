@@ -120,7 +120,6 @@ constexpr int64_t kElementGrain = 1 << 14;
 
 absl::Status SwiGluForward(const Stream& stream, DType dtype, int64_t n, const void* gate,
                            const void* up, void* out) {
-  if (absl::Status status = CheckDType("SwiGluForward", dtype); !status.ok()) return status;
   if (OnCuda(stream)) return cuda::SwiGluForward(stream, dtype, n, gate, up, out);
   return EnqueueLoop(stream, "swiglu", n, kElementGrain, [=](int64_t begin, int64_t end) {
     HWY_DYNAMIC_DISPATCH(RunSwiGlu)(dtype, gate, up, out, begin, end);
@@ -129,7 +128,6 @@ absl::Status SwiGluForward(const Stream& stream, DType dtype, int64_t n, const v
 
 absl::Status SwiGluBackward(const Stream& stream, DType dtype, int64_t n, const void* gate,
                             const void* up, const void* d_out, void* d_gate, void* d_up) {
-  if (absl::Status status = CheckDType("SwiGluBackward", dtype); !status.ok()) return status;
   if (OnCuda(stream)) {
     return cuda::SwiGluBackward(stream, dtype, n, gate, up, d_out, d_gate, d_up);
   }
@@ -140,7 +138,6 @@ absl::Status SwiGluBackward(const Stream& stream, DType dtype, int64_t n, const 
 
 absl::Status AddResidual(const Stream& stream, DType dtype, int64_t n, const void* a, const void* b,
                          void* sum) {
-  if (absl::Status status = CheckDType("AddResidual", dtype); !status.ok()) return status;
   if (OnCuda(stream)) return cuda::AddResidual(stream, dtype, n, a, b, sum);
   return EnqueueLoop(stream, "add", n, kElementGrain, [=](int64_t begin, int64_t end) {
     HWY_DYNAMIC_DISPATCH(RunSum)(dtype, a, b, sum, begin, end);
@@ -148,7 +145,6 @@ absl::Status AddResidual(const Stream& stream, DType dtype, int64_t n, const voi
 }
 
 absl::Status Rotary(const Stream& stream, const RotaryArguments& arguments, void* x) {
-  if (absl::Status status = CheckDType("Rotary", arguments.dtype); !status.ok()) return status;
   if (arguments.head_dim % 2 != 0) {
     return absl::InvalidArgumentError(absl::StrCat("Rotary: head_dim ", arguments.head_dim,
                                                    " is odd; elements are turned in pairs"));

@@ -22,7 +22,7 @@ void AddRows(const EmbeddingArguments& a, const T* d_out, T* d_table, bool accum
   std::sort(order.begin(), order.end(), [ids = a.ids](int32_t left, int32_t right) {
     return ids[left] != ids[right] ? ids[left] < ids[right] : left < right;
   });
-  if (!accumulate) std::memset(d_table, 0, static_cast<size_t>(a.vocab) * width * sizeof(T));
+  if (!accumulate) std::fill(d_table, d_table + a.vocab * a.width, T());
   for (size_t first = 0; first < order.size();) {
     const int32_t id = a.ids[order[first]];
     sum.assign(width, 0.0f);
@@ -47,9 +47,6 @@ absl::Status LoadIds(const Stream& stream, absl::Span<const int32_t> host, int32
 
 absl::Status EmbeddingForward(const Stream& stream, const EmbeddingArguments& arguments,
                               const void* table, void* out) {
-  if (absl::Status status = CheckDType("EmbeddingForward", arguments.dtype); !status.ok()) {
-    return status;
-  }
   if (OnCuda(stream)) return cuda::EmbeddingForward(stream, arguments, table, out);
   const int64_t bytes = arguments.width * SizeOf(arguments.dtype);
   return EnqueueLoop(stream, "embedding", arguments.tokens, RowGrain(arguments.width),
@@ -64,9 +61,6 @@ absl::Status EmbeddingForward(const Stream& stream, const EmbeddingArguments& ar
 
 absl::Status EmbeddingBackward(const Stream& stream, const EmbeddingArguments& arguments,
                                const void* d_out, void* d_table, bool accumulate) {
-  if (absl::Status status = CheckDType("EmbeddingBackward", arguments.dtype); !status.ok()) {
-    return status;
-  }
   if (OnCuda(stream)) {
     return cuda::EmbeddingBackward(stream, arguments, d_out, d_table, accumulate);
   }

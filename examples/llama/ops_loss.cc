@@ -94,7 +94,6 @@ absl::Status CrossEntropyForward(const Stream& stream, const CrossEntropyArgumen
 absl::Status CrossEntropyBackward(const Stream& stream, const CrossEntropyArguments& arguments,
                                   const float* lse, const float* scale, float factor, DType dtype,
                                   void* d_logits) {
-  if (absl::Status status = CheckDType("CrossEntropyBackward", dtype); !status.ok()) return status;
   if (OnCuda(stream)) {
     return cuda::CrossEntropyBackward(stream, arguments, lse, scale, factor, dtype, d_logits);
   }

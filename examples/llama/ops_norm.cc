@@ -152,9 +152,6 @@ void NormBackward(ThreadPool* pool, const RmsNormArguments& a, const RmsNormGrad
 
 absl::Status RmsNormForward(const Stream& stream, const RmsNormArguments& arguments, const void* x,
                             const void* w, void* y, float* r) {
-  if (absl::Status status = CheckDType("RmsNormForward", arguments.dtype); !status.ok()) {
-    return status;
-  }
   if (OnCuda(stream)) return cuda::RmsNormForward(stream, arguments, x, w, y, r);
   return EnqueueLoop(stream, "rmsnorm", arguments.rows, RowGrain(arguments.width),
                      [=](int64_t begin, int64_t end) {
@@ -164,9 +161,6 @@ absl::Status RmsNormForward(const Stream& stream, const RmsNormArguments& argume
 
 absl::Status RmsNormBackward(const Stream& stream, const RmsNormArguments& arguments,
                              const RmsNormGradients& gradients) {
-  if (absl::Status status = CheckDType("RmsNormBackward", arguments.dtype); !status.ok()) {
-    return status;
-  }
   if (OnCuda(stream)) return cuda::RmsNormBackward(stream, arguments, gradients);
   return stream.Enqueue("rmsnorm backward", [pool = HostPool(stream), arguments, gradients] {
     NormBackward(pool, arguments, gradients);

@@ -109,7 +109,6 @@ void RunProduct(const Product& product) {
 }
 
 absl::Status MatMul(const Stream& stream, const MatMulArguments& arguments) {
-  if (absl::Status status = CheckDType("MatMul", arguments.in_type); !status.ok()) return status;
   if (arguments.out_type != DType::kF32 && arguments.out_type != arguments.in_type) {
     return absl::InvalidArgumentError(
         absl::StrCat("MatMul: the output may be fp32 or, like the input, ", Name(arguments.in_type),

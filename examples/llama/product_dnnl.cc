@@ -30,11 +30,15 @@ auto Key(const Product& p) {
                     p.in_type, p.out_type, AddendOf(p), p.threads);
 }
 
+dnnl::memory::data_type TypeOf(DType type) {
+  using Type = dnnl::memory::data_type;
+  return type == DType::kF32 ? Type::f32 : type == DType::kBF16 ? Type::bf16 : Type::f16;
+}
+
 dnnl::memory::desc Matrix(int64_t rows, int64_t columns, DType type, bool transposed,
                           int64_t stride) {
   using dnnl::memory;
-  return memory::desc({rows, columns},
-                      type == DType::kF32 ? memory::data_type::f32 : memory::data_type::bf16,
+  return memory::desc({rows, columns}, TypeOf(type),
                       transposed ? memory::dims{1, stride} : memory::dims{stride, 1});
 }
 

@@ -1,4 +1,4 @@
-// fp32 vectors from and to memory of either element type, and exp. Included once per SIMD target.
+// fp32 vectors from and to memory of any element type, and exp. Included once per SIMD target.
 #if defined(ZERO_EXAMPLES_LLAMA_SIMD_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef ZERO_EXAMPLES_LLAMA_SIMD_INL_H_
 #undef ZERO_EXAMPLES_LLAMA_SIMD_INL_H_
@@ -12,6 +12,7 @@
 
 #include "examples/llama/element.h"
 #include "hwy/highway.h"
+#include "kernels/simd-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace zero::llama::HWY_NAMESPACE {
@@ -19,31 +20,19 @@ namespace hn = hwy::HWY_NAMESPACE;
 
 using FloatTag = hn::ScalableTag<float>;
 using Int32Tag = hn::RebindToSigned<FloatTag>;
-using Uint32Tag = hn::RebindToUnsigned<FloatTag>;
-using Uint16Tag = hn::Rebind<uint16_t, FloatTag>;
 using Vec = hn::Vec<FloatTag>;
 
 HWY_INLINE size_t Lanes() { return hn::Lanes(FloatTag()); }
 HWY_INLINE Vec Set(float x) { return hn::Set(FloatTag(), x); }
 HWY_INLINE Vec Zero() { return hn::Zero(FloatTag()); }
 
-HWY_INLINE Vec Load(const float* p) { return hn::LoadU(FloatTag(), p); }
-HWY_INLINE Vec Load(const Bf16* p) {
-  const auto half = hn::LoadU(Uint16Tag(), &p->bits);
-  return hn::BitCast(FloatTag(), hn::ShiftLeft<16>(hn::PromoteTo(Uint32Tag(), half)));
+template <class T>
+HWY_INLINE Vec Load(const T* p) {
+  return zero::HWY_NAMESPACE::LoadElements(FloatTag(), p);
 }
-
-HWY_INLINE void Store(Vec v, float* p) { hn::StoreU(v, FloatTag(), p); }
-// To nearest, ties to even, spelled with integers: Highway's own demotion may truncate.
-HWY_INLINE void Store(Vec v, Bf16* p) {
-  const Uint32Tag du;
-  const auto bits = hn::BitCast(du, v);
-  const auto odd = hn::And(hn::ShiftRight<16>(bits), hn::Set(du, 1u));
-  const auto rounded = hn::Add(hn::Add(bits, hn::Set(du, 0x7FFFu)), odd);
-  const auto quiet = hn::Or(bits, hn::Set(du, 0x400000u));
-  const auto is_nan = hn::RebindMask(du, hn::Not(hn::Eq(v, v)));
-  const auto high = hn::ShiftRight<16>(hn::IfThenElse(is_nan, quiet, rounded));
-  hn::StoreU(hn::DemoteTo(Uint16Tag(), hn::BitCast(Int32Tag(), high)), Uint16Tag(), &p->bits);
+template <class T>
+HWY_INLINE void Store(Vec v, T* p) {
+  zero::HWY_NAMESPACE::StoreElements(FloatTag(), v, p);
 }
 
 // How many elements of a vector there are: all, or fewer at the end of a row. Missing ones read

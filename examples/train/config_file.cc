@@ -67,6 +67,7 @@ ConfigContext ContextOf(const support::FlagTable& flags, const llama::LlamaConfi
   give("epsilon", "optimizer.params.eps", options.epsilon);
   give("momentum", "optimizer.params.momentum", options.momentum);
   give("master", "master", options.master);
+  give("loss_scale", "fp16.loss_scale", options.loss_scale);
   give("schedule", "scheduler.type", options.schedule);
   give("warmup_steps", "scheduler.params.warmup_num_steps", options.warmup_steps);
   give("clip", "gradient_clipping", options.clip);

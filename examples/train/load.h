@@ -1,31 +1,58 @@
-// A model from a Hugging Face folder with one file of weights.
+// A model from a Hugging Face folder.
 #pragma once
 
+#include <map>
 #include <string>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "device/dtype.h"
 #include "examples/llama/config.h"
-#include "io/safetensors.h"
+#include "examples/train/weight_files.h"
 #include "zero/model.h"
 #include "zero/sharded_optimizer.h"
 
 namespace zero::train {
 
+// The weights of a folder that fill the model of `config`, each parameter exactly once.
+class SavedWeights {
+ public:
+  // Opens the weights of `folder` and holds them against `config`. kInvalidArgument lists every
+  // tensor that is missing, unknown, not floating-point, or of another shape than the keys of
+  // config.json say. Buffers of rotary embeddings, which follow from config.json, are left out.
+  static absl::StatusOr<SavedWeights> Open(const std::string& folder,
+                                           const llama::LlamaConfig& config);
+
+  // Gives Write(State::kMaster) the values of the files as they are; must not outlive this object.
+  // What is written for weights of `dtype` is rounded once. kInvalidArgument names a value that is
+  // inf or NaN, in the file or in `dtype`.
+  Source source(DType dtype) const;
+
+  // bf16 or fp16 where all tensors used are, else fp32.
+  DType dtype() const;
+  const WeightFiles& files() const { return files_; }
+  // How many tensors are used, of which types and bytes.
+  std::string Summary() const;
+  // What is left out, in one line; empty if nothing is.
+  std::string Ignored() const;
+
+ private:
+  explicit SavedWeights(WeightFiles files) : files_(std::move(files)) {}
+
+  WeightFiles files_;
+  std::map<std::string, std::string> name_in_file_;  // of a parameter
+  std::vector<std::string> ignored_;
+};
+
 struct SavedModel {
   llama::LlamaConfig config;
-  SafetensorsFile weights;
-  DType dtype = DType::kF32;  // of a rank's weights: bf16 where the file's are, else fp32
+  SavedWeights weights;
+  DType dtype = DType::kF32;  // of a rank's weights: SavedWeights::dtype
   Model model;                // with nothing trainable: no gradients, no states
 };
 
-// Opens `folder`/config.json and model.safetensors and holds them against each other.
-// kInvalidArgument names the file and a tensor that is missing, unknown, or of another shape than
-// the keys of config.json say.
+// Opens config.json and the weights of `folder`. kInvalidArgument names the file and what is wrong.
 absl::StatusOr<SavedModel> OpenModelFolder(const std::string& folder);
-
-// Gives Write(State::kWeight) the values of `saved`, which must live longer.
-Source SourceOf(const SavedModel& saved);
 
 }  // namespace zero::train

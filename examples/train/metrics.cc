@@ -39,6 +39,7 @@ std::string MetricsLine(const StepReport& report) {
       "{\"step\": ", report.step, ", \"loss\": ", support::ShortestNumber(report.loss),
       ", \"learning_rate\": ", support::ShortestNumber(report.result.learning_rate),
       ", \"grad_norm\": ", support::ShortestNumber(report.result.gradient_norm),
+      ", \"loss_scale\": ", support::ShortestNumber(report.result.loss_scale),
       ", \"skipped\": ", report.result.applied ? "false" : "true", ", \"tokens\": ", report.tokens,
       ", \"tokens_per_second\": ",
       support::ShortestNumber(static_cast<double>(report.tokens) / report.seconds),

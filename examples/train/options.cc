@@ -1,6 +1,8 @@
 #include "examples/train/options.h"
 
 #include <algorithm>
+#include <bit>
+#include <cmath>
 #include <limits>
 #include <thread>
 
@@ -17,6 +19,7 @@ namespace {
 
 constexpr int64_t kMany = std::numeric_limits<int64_t>::max();
 constexpr int64_t kMost = 1'000'000'000;
+constexpr double kLargestScale = 0x1p100;
 
 // The flags allow the names of the enumerators only.
 OptimizerKind OptimizerOf(const std::string& name) {
@@ -33,15 +36,19 @@ MasterKind MasterOf(const std::string& name) {
 }  // namespace
 
 void AddFlags(support::FlagTable& flags, Options& options) {
-  flags.AddText("model", &options.model, "PATH", "config.json of the model, or its folder");
+  flags.AddText("model", &options.model, "PATH",
+                "config.json of a model, or a folder with it and perhaps weights");
   flags.AddText("data", &options.data, "FILE", "text to train on; its bytes are the tokens");
   flags.AddText("config", &options.config, "FILE",
                 "DeepSpeed's JSON; flags add to it and do not contradict it");
   flags.AddCount("ranks", &options.ranks, 1, 256, "ranks, as threads; a launcher's are processes");
   flags.AddCount("stage", &options.stage, 0, 3,
                  "what is sharded: 0 nothing, 1 states, 2 and gradients, 3 and weights");
-  flags.AddChoice("dtype", &options.dtype, {"fp32", "bf16"}, "weights, gradients, activations");
-  flags.AddChoice("accumulation_dtype", &options.accumulation_dtype, {"fp32", "bf16"},
+  flags.AddChoice("dtype", &options.dtype, {"fp32", "bf16", "fp16"},
+                  "weights, gradients, activations");
+  flags.AddNumber("loss_scale", &options.loss_scale, 0, kLargestScale,
+                  "factor of the loss; 0: dynamic from 65536 on in fp16, else 1");
+  flags.AddChoice("accumulation_dtype", &options.accumulation_dtype, {"fp32", "bf16", "fp16"},
                   "gradients kept between micro-batches");
   flags.AddCount("steps", &options.steps, 1, kMost, "optimizer steps");
   flags.AddCount("micro_batch", &options.micro_batch, 1, 1 << 20, "samples of a rank in one pass");
@@ -100,8 +107,10 @@ absl::Status FinishOptions(Options& options) {
     return wrong("--model is missing; it must name a config.json or its folder");
   }
   if (options.data.empty()) return wrong("--data is missing; it must name a text file");
-  if (options.accumulation_dtype == "bf16" && options.dtype == "fp32") {
-    return wrong("--accumulation_dtype is 'bf16'; with --dtype fp32 it must be fp32");
+  if (options.accumulation_dtype != "fp32" && options.accumulation_dtype != options.dtype) {
+    return wrong(absl::StrCat("--accumulation_dtype is '", options.accumulation_dtype,
+                              "'; with --dtype ", options.dtype, " it must be fp32",
+                              options.dtype == "fp32" ? "" : " or " + options.dtype));
   }
   if (options.compare_stages && !(options.output.empty() && options.metrics.empty())) {
     return wrong(absl::StrCat(options.output.empty() ? "--metrics" : "--output",
@@ -167,6 +176,13 @@ Config OptimizerConfig(const Options& options) {
   config.clip_norm = options.clip;
   config.master = MasterOf(options.master);
   if (config.master == MasterKind::kSplit) config.weight_rounding = WeightRounding::kNearestAway;
+  if (options.loss_scale > 0) {
+    config.loss_scale = LossScale();
+    config.loss_scale.scale = options.loss_scale;
+  } else if (options.dtype == "fp16" && !options.file.has_value()) {
+    config.loss_scale.kind = LossScaling::kDynamic;
+    config.loss_scale.scale = 65536;
+  }
   // The flags allow these names only.
   config.accumulation = ParseDType(options.accumulation_dtype).value_or(DType::kF32);
   config.reduce_bucket_size = options.reduce_bucket_size;
@@ -189,6 +205,12 @@ absl::StatusOr<llama::LlamaModel::Options> ModelOptions(const Options& options,
   result.micro_batch = options.micro_batch;
   result.sequence_length = options.sequence_length;
   ZERO_ASSIGN_OR_RETURN(result.dtype, ParseDType(options.dtype));
+  if (result.dtype == DType::kF16) {
+    // The loss scale is meant for the mean of a micro-batch's losses. The nearest power of two
+    // rounds nothing.
+    const auto tokens = static_cast<uint64_t>(options.micro_batch * options.sequence_length);
+    result.loss_factor = std::ldexp(1.0f, 1 - static_cast<int>(std::bit_width(tokens)));
+  }
   result.product_threads = ProductThreads(options.threads / options.ranks,
                                           options.micro_batch * options.sequence_length, model);
   result.product_workspace_bytes = ProductWorkspaceBytes(options.device);

@@ -24,6 +24,7 @@ struct Options {
   int64_t ranks = 1;
   int64_t stage = 3;
   std::string dtype = "bf16";
+  double loss_scale = 0;
   std::string accumulation_dtype = "fp32";
   int64_t steps = 100;
   int64_t micro_batch = 1;

@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 
 namespace zero::train {
@@ -24,9 +25,16 @@ bool SameFile(const fs::path& a, const fs::path& b) {
 
 std::vector<NamedFile> Inputs(const Options& options) {
   std::error_code error;
-  fs::path config = options.model;
-  if (fs::is_directory(config, error)) config /= "config.json";
-  std::vector<NamedFile> inputs = {{"--data", options.data}, {"--model", config}};
+  std::vector<NamedFile> inputs = {{"--data", options.data}, {"--model", options.model}};
+  if (fs::is_directory(options.model, error)) {
+    inputs.back().path /= "config.json";
+    for (const auto& entry : fs::directory_iterator(options.model, error)) {
+      const std::string name = entry.path().filename().string();
+      if (absl::EndsWith(name, ".safetensors") || absl::EndsWith(name, ".safetensors.index.json")) {
+        inputs.push_back({"--model", entry.path()});
+      }
+    }
+  }
   if (!options.evaluate_data.empty()) inputs.push_back({"--evaluate_data", options.evaluate_data});
   return inputs;
 }

@@ -38,13 +38,13 @@ int64_t CudaDeviceOf(const Options& options, const std::optional<Launch>& launch
 }
 
 std::string ConfigurationOf(const Options& o, const llama::LlamaConfig& model,
-                            const llama::ByteDataset& data) {
+                            const SavedWeights* weights, const llama::ByteDataset& data) {
   const absl::StatusOr<DType> dtype = ParseDType(o.dtype);
   const absl::StatusOr<std::string> json = llama::ToJson(model, dtype.value_or(DType::kF32));
   return absl::StrCat(
       "--ranks=", o.ranks, "\n--stage=", o.stage, "\n--dtype=", o.dtype,
-      "\n--accumulation_dtype=", o.accumulation_dtype, "\n--steps=", o.steps,
-      "\n--micro_batch=", o.micro_batch, "\n--accumulation=", o.accumulation,
+      "\n--loss_scale=", o.loss_scale, "\n--accumulation_dtype=", o.accumulation_dtype,
+      "\n--steps=", o.steps, "\n--micro_batch=", o.micro_batch, "\n--accumulation=", o.accumulation,
       "\n--sequence_length=", o.sequence_length, "\n--learning_rate=", o.learning_rate,
       "\n--warmup_steps=", o.warmup_steps, "\n--schedule=", o.schedule, "\n--cycles=", o.cycles,
       "\n--optimizer=", o.optimizer, "\n--momentum=", o.momentum, "\n--master=", o.master,
@@ -55,6 +55,7 @@ std::string ConfigurationOf(const Options& o, const llama::LlamaConfig& model,
       "\n--reduction=", o.reduction, "\n--output ", o.output.empty() ? "is not given" : "is given",
       "\n--evaluate_every=", o.evaluate_every, "\n--evaluate_batches=", o.evaluate_batches,
       "\nbytes of --data=", data.bytes(),
+      "\nweights of --model=", weights == nullptr ? "random" : weights->Summary(),
       "\n--config=", absl::StrReplaceAll(o.file.has_value() ? o.file->resolved : "", {{"\n", " "}}),
       "\n--model=", absl::StrReplaceAll(json.value_or(""), {{"\n", " "}}));
 }

@@ -14,6 +14,7 @@
 #include "device/cuda_device.h"
 #include "examples/llama/config.h"
 #include "examples/llama/tokens.h"
+#include "examples/train/load.h"
 #include "examples/train/options.h"
 #include "examples/train/rank_device.h"
 
@@ -33,7 +34,7 @@ int64_t CudaDeviceOf(const Options& options, const std::optional<Launch>& launch
 
 // Lines of key=value of everything that must be the same on every rank.
 std::string ConfigurationOf(const Options& options, const llama::LlamaConfig& model,
-                            const llama::ByteDataset& data);
+                            const SavedWeights* weights, const llama::ByteDataset& data);
 
 // This process's place among the ranks.
 class Processes {

@@ -30,6 +30,9 @@ absl::Status RankTrainer::Initialise() {
                         ShardedOptimizer::Create(OptimizerConfig(options),
                                                  llama::DescribeModel(job_.model, model.dtype),
                                                  device_.get(), group_));
+  if (job_.weights != nullptr) {
+    return optimizer_->Write(State::kMaster, job_.weights->source(model.dtype));
+  }
   const auto deviation = [this](const Parameter& parameter) {
     return llama::InitialDeviation(job_.model, parameter);
   };
@@ -73,7 +76,8 @@ absl::Status RankTrainer::EnqueueStep(int64_t step) {
   }
   ZERO_RETURN_IF_ERROR(exchange_->Enqueue(*stream_, kMetrics, options.accumulation));
   ZERO_ASSIGN_OR_RETURN(Pending<StepResult> result,
-                        optimizer_->Step(static_cast<double>(valid_tokens)));
+                        optimizer_->Step(static_cast<double>(valid_tokens) *
+                                         model_->options().loss_factor));
   flights_.push_back({step, std::move(result), NewTraffic()});
   return absl::OkStatus();
 }

@@ -19,6 +19,7 @@
 #include "examples/llama/config.h"
 #include "examples/llama/model.h"
 #include "examples/llama/tokens.h"
+#include "examples/train/load.h"
 #include "examples/train/options.h"
 #include "examples/train/step_exchange.h"
 #include "zero/plan.h"
@@ -42,6 +43,7 @@ struct StepReport {
 struct Job {
   Options options;
   llama::LlamaConfig model;
+  const SavedWeights* weights = nullptr;  // that the run starts from; null: random ones
   const llama::ByteDataset* data = nullptr;
   const llama::ByteDataset* evaluation_data = nullptr;  // null where nothing is evaluated
   ThreadPool* pool = nullptr;

@@ -1,6 +1,5 @@
 #include "examples/train/save.h"
 
-#include <algorithm>
 #include <bit>
 #include <memory>
 #include <utility>
@@ -31,14 +30,14 @@ std::vector<SafetensorsTensor> Tensors(const Model& model) {
 
 // The values as the file holds them. Weights in 16 bits are exact, so that nothing is rounded.
 absl::Span<const char> Encode(const std::vector<float>& values, DType dtype,
-                              std::vector<llama::Bf16>& narrow) {
-  if (dtype == DType::kF32) {
-    return {reinterpret_cast<const char*>(values.data()), values.size() * sizeof(float)};
-  }
-  narrow.resize(values.size());
-  std::transform(values.begin(), values.end(), narrow.begin(),
-                 [](float x) { return llama::FromFloat<llama::Bf16>(x); });
-  return {reinterpret_cast<const char*>(narrow.data()), narrow.size() * sizeof(llama::Bf16)};
+                              std::vector<char>& bytes) {
+  bytes.resize(values.size() * static_cast<size_t>(SizeOf(dtype)));
+  WithElementType(dtype, [&](auto element) {
+    using T = decltype(element);
+    T* const to = reinterpret_cast<T*>(bytes.data());
+    for (size_t i = 0; i < values.size(); ++i) to[i] = llama::FromFloat<T>(values[i]);
+  });
+  return bytes;
 }
 
 }  // namespace
@@ -55,7 +54,7 @@ absl::Status SaveModel(ShardedOptimizer& optimizer, int rank, const llama::Llama
   }
   DType dtype = DType::kF32;
   std::vector<float> values;
-  std::vector<llama::Bf16> narrow;
+  std::vector<char> bytes;
   for (const Unit& unit : optimizer.model().units) {
     for (const Parameter& parameter : unit.parameters) {
       dtype = parameter.dtype;
@@ -63,7 +62,7 @@ absl::Status SaveModel(ShardedOptimizer& optimizer, int rank, const llama::Llama
       ZERO_RETURN_IF_ERROR(
           optimizer.Gather(State::kWeight, parameter.name, absl::MakeSpan(values)));
       if (writes) {
-        ZERO_RETURN_IF_ERROR(writer->Write(parameter.name, 0, Encode(values, dtype, narrow)));
+        ZERO_RETURN_IF_ERROR(writer->Write(parameter.name, 0, Encode(values, dtype, bytes)));
       }
     }
   }

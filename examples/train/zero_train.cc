@@ -2,6 +2,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <filesystem>
 #include <iostream>
 #include <optional>
 #include <string>
@@ -16,6 +17,7 @@
 #include "examples/train/compare_stages.h"
 #include "examples/train/config_file.h"
 #include "examples/train/cost.h"
+#include "examples/train/load.h"
 #include "examples/train/metrics.h"
 #include "examples/train/options.h"
 #include "examples/train/output_folder.h"
@@ -33,13 +35,22 @@ namespace {
 constexpr const char* kProgram = "zero-train";
 
 void PrintConfiguration(const Options& options, const llama::LlamaConfig& model,
-                        const llama::ByteDataset& data, const std::string& machine) {
+                        const SavedWeights* weights, const llama::ByteDataset& data,
+                        const std::string& machine) {
   std::cout << "model       " << options.model << ": "
             << support::WithSeparators(llama::ParameterCount(model)) << " parameters in "
             << options.dtype << ", " << model.num_hidden_layers << " layers of "
             << model.hidden_size << ", " << model.num_attention_heads << " heads, "
             << model.num_key_value_heads << " of keys and values\n"
-            << "data        " << options.data << ": " << support::WithSeparators(data.bytes())
+            << "weights     "
+            << (weights == nullptr
+                    ? absl::StrCat("random, of --seed ", options.seed)
+                    : absl::StrCat(weights->files().path(), ": ", weights->Summary()))
+            << '\n';
+  if (weights != nullptr && !weights->Ignored().empty()) {
+    std::cout << "ignored     " << weights->Ignored() << '\n';
+  }
+  std::cout << "data        " << options.data << ": " << support::WithSeparators(data.bytes())
             << " bytes, " << support::WithSeparators(data.samples()) << " samples of "
             << options.sequence_length << (options.shuffle ? ", shuffled\n" : ", in order\n")
             << "step        " << support::WithSeparators(TokensPerStep(options))
@@ -105,6 +116,20 @@ absl::StatusOr<llama::LlamaConfig> OpenModel(const Options& options) {
   return model;
 }
 
+// What the run starts from: the weights in the folder of --model. Nothing where --model is a file,
+// or a folder without weights: random ones.
+absl::StatusOr<std::optional<SavedWeights>> OpenWeights(const Options& options,
+                                                        const llama::LlamaConfig& model) {
+  std::error_code error;
+  if (!std::filesystem::is_directory(options.model, error)) return std::nullopt;
+  const absl::StatusOr<bool> any = WeightFiles::In(options.model);
+  if (!any.ok()) return Prefixed("--model", any.status());
+  if (!*any) return std::nullopt;
+  absl::StatusOr<SavedWeights> weights = SavedWeights::Open(options.model, model);
+  if (!weights.ok()) return Prefixed("--model", weights.status());
+  return *std::move(weights);
+}
+
 absl::StatusOr<llama::ByteDataset> OpenText(const char* flag, const std::string& path,
                                             const Options& options, llama::SampleOrder order) {
   llama::ByteDataset::Options settings;
@@ -121,6 +146,8 @@ absl::StatusOr<llama::ByteDataset> OpenText(const char* flag, const std::string&
 absl::Status Run(const Options& options, const llama::LlamaConfig& model,
                  const std::optional<Launch>& launch) {
   using llama::SampleOrder;
+  ZERO_ASSIGN_OR_RETURN(const std::optional<SavedWeights> saved, OpenWeights(options, model));
+  const SavedWeights* weights = saved.has_value() ? &*saved : nullptr;
   ZERO_ASSIGN_OR_RETURN(const llama::ByteDataset data,
                         OpenText("--data", options.data, options,
                                  options.shuffle ? SampleOrder::kShuffled : SampleOrder::kFile));
@@ -138,6 +165,7 @@ absl::Status Run(const Options& options, const llama::LlamaConfig& model,
   Job job;
   job.options = options;
   job.model = model;
+  job.weights = weights;
   job.data = &data;
   job.evaluation_data = evaluation_data.has_value() ? &*evaluation_data : nullptr;
   job.pool = &pool;
@@ -145,14 +173,15 @@ absl::Status Run(const Options& options, const llama::LlamaConfig& model,
   const DeviceChoice device{options.device, job.cuda_device};
   ZERO_ASSIGN_OR_RETURN(const std::string machine, DescribeDevice(device, options.threads));
   if (!launch.has_value()) {
-    PrintConfiguration(options, model, data, machine);
+    PrintConfiguration(options, model, weights, data, machine);
     return options.compare_stages ? CompareStages(job) : Train(std::move(job));
   }
-  ZERO_ASSIGN_OR_RETURN(Processes joined,
-                        Processes::Join(*launch, ConfigurationOf(options, model, data), device,
-                                        absl::Seconds(options.deadline)));
+  ZERO_ASSIGN_OR_RETURN(
+      Processes joined,
+      Processes::Join(*launch, ConfigurationOf(options, model, weights, data), device,
+                      absl::Seconds(options.deadline)));
   job.group = joined.group();
-  PrintConfiguration(options, model, data, machine);
+  PrintConfiguration(options, model, weights, data, machine);
   return joined.End(Train(std::move(job)));
 }
 

@@ -7,7 +7,7 @@ namespace {
 
 TEST_CASE("Attention: forward and backward are those of the whole score matrix in double",
           "[examples][llama]") {
-  const DType dtype = GENERATE(DType::kF32, DType::kBF16);
+  const DType dtype = GENERATE(DType::kF32, DType::kBF16, DType::kF16);
   const reference::AttentionShape s = GENERATE(
       reference::AttentionShape{1, 1, 1, 1, 2}, reference::AttentionShape{2, 7, 4, 2, 6},
       reference::AttentionShape{1, 63, 2, 1, 8}, reference::AttentionShape{1, 64, 1, 1, 16},
@@ -68,6 +68,20 @@ TEST_CASE("Attention: scores of thousands do not overflow", "[examples][llama]")
   CheckNear("out", run.out.values(), reference::Attention(s, run.qs, run.ks, run.vs), DType::kF32,
             1e-4);
   CHECK(std::isfinite(Difference(run.dk.values(), Doubles(run.kv_size, 1.0))));
+}
+
+TEST_CASE("Attention: scores beyond the range of fp16 give no infinity in fp16",
+          "[examples][llama]") {
+  const reference::AttentionShape s = {1, 70, 2, 1, 64};
+  AttentionRun run(s, DType::kF16);
+  // Whole numbers: every score is exact, around 130 thousand.
+  for (size_t i = 0; i < run.q_size; ++i) run.q.Set(i, run.qs[i] = std::abs(run.qs[i]) * 256);
+  for (size_t i = 0; i < run.kv_size; ++i) run.k.Set(i, run.ks[i] = std::abs(run.ks[i]) * 64);
+  run.Run();
+  CheckNear("out", run.out.values(), reference::Attention(s, run.qs, run.ks, run.vs), DType::kF16);
+  for (const Tensor* gradient : {&run.dq, &run.dk, &run.dv}) {
+    for (const double value : gradient->values()) CHECK(std::isfinite(value));
+  }
 }
 
 TEST_CASE("Attention: a NaN in a query reaches the output", "[examples][llama]") {

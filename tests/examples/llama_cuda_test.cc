@@ -14,7 +14,7 @@
 namespace zero::llama {
 namespace {
 
-DType EitherDType() { return GENERATE(DType::kF32, DType::kBF16); }
+DType AnyDType() { return GENERATE(DType::kF32, DType::kBF16, DType::kF16); }
 
 // An operation on tensors that start `offset` elements into aligned memory, on both devices. The
 // threads of kernels get their turn in other orders than in the suite that runs on any device:
@@ -71,11 +71,10 @@ class OnBoth {
     DeviceBytes cuda(padded.size() * SizeOf(dtype));
     const Doubles rounded = tensor.values();
     for (size_t j = 0; j < rounded.size(); ++j) {
-      if (dtype == DType::kF32) {
-        reinterpret_cast<float*>(cuda.mirror())[j] = static_cast<float>(rounded[j]);
-      } else {
-        reinterpret_cast<Bf16*>(cuda.mirror())[j] = FromFloat<Bf16>(static_cast<float>(rounded[j]));
-      }
+      WithElementType(dtype, [&](auto element) {
+        using T = decltype(element);
+        reinterpret_cast<T*>(cuda.mirror())[j] = FromFloat<T>(static_cast<float>(rounded[j]));
+      });
     }
     cuda.Write();
     std::vector<char> host(cuda.mirror(), cuda.mirror() + cuda.bytes());
@@ -87,8 +86,9 @@ class OnBoth {
   static Doubles Widen(const char* from, size_t bytes, DType dtype) {
     Doubles values(bytes / SizeOf(dtype));
     for (size_t j = 0; j < values.size(); ++j) {
-      values[j] = dtype == DType::kF32 ? reinterpret_cast<const float*>(from)[j]
-                                       : ToFloat(reinterpret_cast<const Bf16*>(from)[j]);
+      values[j] = WithElementType(dtype, [&](auto element) {
+        return ToFloat(reinterpret_cast<const decltype(element)*>(from)[j]);
+      });
     }
     return values;
   }
@@ -111,7 +111,7 @@ class OnBoth {
 
 TEST_CASE("CUDA elements: sums are the host's bits and SwiGLU is the host's to rounding",
           "[examples][llama][cuda]") {
-  const DType dtype = EitherDType();
+  const DType dtype = AnyDType();
   const size_t n = GENERATE(1, 3, 4, 7, 8, 9, 1023, 1024, 1025, 2047, 2049),
                offset = GENERATE(0, 1);
   CAPTURE(n, offset, Name(dtype));
@@ -137,7 +137,7 @@ TEST_CASE("CUDA elements: sums are the host's bits and SwiGLU is the host's to r
 
 TEST_CASE("CUDA RmsNorm: is the host's to rounding at every width and alignment",
           "[examples][llama][cuda]") {
-  const DType dtype = EitherDType();
+  const DType dtype = AnyDType();
   const size_t rows = GENERATE(1, 4, 5, 33), offset = GENERATE(0, 1);
   const size_t width = GENERATE(1, 8, 31, 32, 33, 128, 264);
   CAPTURE(rows, width, offset, Name(dtype));
@@ -163,7 +163,7 @@ TEST_CASE("CUDA RmsNorm: is the host's to rounding at every width and alignment"
 }
 
 TEST_CASE("CUDA Rotary: is the host's to rounding", "[examples][llama][cuda]") {
-  const DType dtype = EitherDType();
+  const DType dtype = AnyDType();
   const int64_t head_dim = GENERATE(2, 6, 64), tokens = 14, heads = 3, sequence = 7;
   OnBoth both(dtype, GENERATE(0, 1));
   const size_t x = both.Add(RandomValues(tokens * heads * head_dim, 1)),
@@ -180,7 +180,7 @@ TEST_CASE("CUDA Rotary: is the host's to rounding", "[examples][llama][cuda]") {
 }
 
 TEST_CASE("CUDA Embedding: rows and their sums are the host's bits", "[examples][llama][cuda]") {
-  const DType dtype = EitherDType();
+  const DType dtype = AnyDType();
   const bool accumulate = GENERATE(false, true);
   const auto [tokens, width] = GENERATE(
       table<size_t, size_t>({{1, 1}, {255, 8}, {256, 24}, {257, 1}, {600, 16}, {5, 1030}}));
@@ -230,7 +230,7 @@ TEST_CASE("CUDA LoadIds: any number of ids are those of the call", "[examples][l
 
 TEST_CASE("CUDA CrossEntropy: is the host's to rounding and the sum of losses its bits",
           "[examples][llama][cuda]") {
-  const DType dtype = EitherDType();
+  const DType dtype = AnyDType();
   const auto [vocab, rows] = GENERATE(
       table<size_t, size_t>({{1, 256}, {4, 257}, {7, 2}, {1024, 1}, {1025, 2}, {2052, 1}}));
   const size_t offset = GENERATE(0, 1);
@@ -270,7 +270,7 @@ TEST_CASE("CUDA CrossEntropy: is the host's to rounding and the sum of losses it
 
 TEST_CASE("CUDA Attention: every width of head and length of sequence is the host's to rounding",
           "[examples][llama][cuda]") {
-  const DType dtype = EitherDType();
+  const DType dtype = AnyDType();
   const reference::AttentionShape shape = GENERATE(
       reference::AttentionShape{1, 31, 2, 1, 64}, reference::AttentionShape{1, 32, 1, 1, 65},
       reference::AttentionShape{2, 33, 1, 1, 128}, reference::AttentionShape{1, 40, 2, 1, 129},
@@ -314,7 +314,7 @@ TEST_CASE("CUDA Attention: heads wider than the kernels are refused",
 }
 
 TEST_CASE("CUDA model: no order of threads changes a bit", "[examples][llama][cuda]") {
-  const DType dtype = EitherDType();
+  const DType dtype = AnyDType();
   SelectProductVariant("plain kernels");
   const auto run = [&](emulation::Order order) {
     emulation::SetOrder(order, 3);

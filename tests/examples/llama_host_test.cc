@@ -29,7 +29,7 @@ TEST_CASE("Attention: every SIMD target gives the result in double", "[examples]
 
 TEST_CASE("Attention: the bits do not depend on the threads of the pool",
           "[examples][llama][thread]") {
-  const DType dtype = GENERATE(DType::kF32, DType::kBF16);
+  const DType dtype = GENERATE(DType::kF32, DType::kBF16, DType::kF16);
   AttentionRun alone({2, 100, 4, 2, 16}, dtype), shared({2, 100, 4, 2, 16}, dtype);
   ThreadPool pool(3);
   alone.Run();
@@ -62,7 +62,7 @@ TEST_CASE("RmsNorm: the bits do not depend on the threads of the pool",
 }
 
 TEST_CASE("MatMul: two threads give the same bits as one", "[examples][llama]") {
-  const DType in = GENERATE(DType::kF32, DType::kBF16);
+  const DType in = GENERATE(DType::kF32, DType::kBF16, DType::kF16);
   const auto [m, n, k] =
       GENERATE(std::tuple(96, 80, 1000), std::tuple(16, 16, 4096), std::tuple(512, 256, 640));
   const bool transpose = GENERATE(false, true);
@@ -86,7 +86,7 @@ TEST_CASE("MatMul: two threads give the same bits as one", "[examples][llama]") 
 }
 
 TEST_CASE("LlamaModel: Eigen gives what oneDNN gives, to rounding", "[examples][llama]") {
-  const DType dtype = GENERATE(DType::kF32, DType::kBF16);
+  const DType dtype = GENERATE(DType::kF32, DType::kBF16, DType::kF16);
   SmallRun fast(SmallConfig(), SmallOptions(dtype)), plain(SmallConfig(), SmallOptions(dtype));
   const double loss = fast.Train(SmallBatch()).loss;
   const WithLibrary with(ProductLibrary::kEigen);
@@ -113,7 +113,7 @@ TEST_CASE("LlamaModel: every SIMD target gives the gradients of the plain model"
 TEST_CASE("LlamaModel: ranks in threads of one process get the bits of a rank alone",
           "[examples][llama][thread]") {
   constexpr int kRanks = 3;
-  const DType dtype = GENERATE(DType::kF32, DType::kBF16);
+  const DType dtype = GENERATE(DType::kF32, DType::kBF16, DType::kF16);
   const WithLibrary with(kThreadSafeLibrary);
   SmallRun alone(SmallConfig(), SmallOptions(dtype));
   alone.Train(SmallBatch());

@@ -32,7 +32,8 @@ TEST_CASE("MatMul: every transpose, type and addend gives the product in double,
   Runner runner;
   for (const auto& [in, out] :
        {std::pair(DType::kF32, DType::kF32), std::pair(DType::kBF16, DType::kF32),
-        std::pair(DType::kBF16, DType::kBF16)}) {
+        std::pair(DType::kBF16, DType::kBF16), std::pair(DType::kF16, DType::kF32),
+        std::pair(DType::kF16, DType::kF16)}) {
     for (int choice = 0; choice < 12; ++choice) {
       const Doubles a = RandomValues(size.m * size.k, 1), b = RandomValues(size.k * size.n, 2),
                     addend = RandomValues(size.m * size.n, 3);

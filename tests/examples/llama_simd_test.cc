@@ -17,10 +17,10 @@ namespace zero::llama::HWY_NAMESPACE {
 void RunExp(const float* x, float* y, size_t n) {
   ForVectors(n, [=](size_t i, auto part) HWY_ATTR { Store(Exp(Load(x + i, part)), y + i, part); });
 }
-void RunRound(const float* x, Bf16* y, size_t n) {
+void RunRound(const float* x, BFloat16* y, size_t n) {
   ForVectors(n, [=](size_t i, auto part) HWY_ATTR { Store(Load(x + i, part), y + i, part); });
 }
-void RunWiden(const Bf16* x, float* y, size_t n) {
+void RunWiden(const BFloat16* x, float* y, size_t n) {
   ForVectors(n, [=](size_t i, auto part) HWY_ATTR { Store(Load(x + i, part), y + i, part); });
 }
 
@@ -77,14 +77,14 @@ TEST_CASE("Vectors round to bf16 and back as the scalar code does", "[examples][
                           std::bit_cast<float>(0xFF800001u)};
   std::mt19937 generator(7);
   while (x.size() < 5003) x.push_back(std::bit_cast<float>(uint32_t(generator())));
-  std::vector<Bf16> rounded(x.size());
+  std::vector<BFloat16> rounded(x.size());
   std::vector<float> back(x.size());
   OnEachTarget([&] {
     HWY_DYNAMIC_DISPATCH(RunRound)(x.data(), rounded.data(), x.size());
     HWY_DYNAMIC_DISPATCH(RunWiden)(rounded.data(), back.data(), x.size());
     size_t wrong = 0;
     for (size_t i = 0; i < x.size(); ++i) {
-      wrong += rounded[i].bits != FromFloat<Bf16>(x[i]).bits;
+      wrong += rounded[i].bits != FromFloat<BFloat16>(x[i]).bits;
       wrong += std::bit_cast<uint32_t>(back[i]) != uint32_t{rounded[i].bits} << 16;
     }
     CHECK(wrong == 0);

@@ -1,4 +1,4 @@
-// Tensors of either dtype for tests of the model's operations, and how they are compared.
+// Tensors of any dtype for tests of the model's operations, and how they are compared.
 #pragma once
 
 #include <algorithm>
@@ -23,7 +23,7 @@ namespace zero::llama {
 
 using Doubles = std::vector<double>;
 
-// Values in [-1, 1) that fp32 and bf16 hold exactly.
+// Values in [-1, 1) that every dtype holds exactly.
 inline Doubles RandomValues(size_t n, unsigned seed, double scale = 1) {
   std::mt19937 generator(seed);
   Doubles values(n);
@@ -99,7 +99,7 @@ class DeviceLoss {
   DeviceArray<LossSum> array_{{LossSum{-1, -1}}};
 };
 
-// Values of either dtype on the test device. NaN where none are given.
+// Values of any dtype on the test device. NaN where none are given.
 class Tensor {
  public:
   Tensor(size_t n, DType dtype) : dtype_(dtype), bytes_(n * SizeOf(dtype)) {
@@ -127,8 +127,9 @@ class Tensor {
     const char* from = bytes_.Read();
     Doubles values(size());
     for (size_t i = 0; i < values.size(); ++i) {
-      values[i] = dtype_ == DType::kF32 ? reinterpret_cast<const float*>(from)[i]
-                                        : ToFloat(reinterpret_cast<const Bf16*>(from)[i]);
+      values[i] = WithElementType(dtype_, [&](auto element) {
+        return ToFloat(reinterpret_cast<const decltype(element)*>(from)[i]);
+      });
     }
     return values;
   }
@@ -139,11 +140,10 @@ class Tensor {
 
  private:
   void Put(size_t i, double value) {
-    if (dtype_ == DType::kF32) {
-      reinterpret_cast<float*>(bytes_.mirror())[i] = static_cast<float>(value);
-    } else {
-      reinterpret_cast<Bf16*>(bytes_.mirror())[i] = FromFloat<Bf16>(static_cast<float>(value));
-    }
+    WithElementType(dtype_, [&](auto element) {
+      using T = decltype(element);
+      reinterpret_cast<T*>(bytes_.mirror())[i] = FromFloat<T>(static_cast<float>(value));
+    });
   }
 
   DType dtype_;
@@ -195,12 +195,13 @@ inline double Difference(const Doubles& left, const Doubles& right) {
   return difference / largest;
 }
 
-// Checks `left` against `right` to a part of the largest value: `fp32` or `bf16`.
+// Checks `left` against `right` to a part of the largest value: `fp32` or `bf16`, or for fp16,
+// which has three bits more, an eighth of that.
 inline void CheckNear(const std::string& what, const Doubles& left, const Doubles& right,
                       DType dtype, double fp32 = 2e-6, double bf16 = 1e-2) {
   const double difference = Difference(left, right);
   CAPTURE(what, difference, Name(dtype));
-  CHECK(difference <= (dtype == DType::kF32 ? fp32 : bf16));
+  CHECK(difference <= (dtype == DType::kF32 ? fp32 : dtype == DType::kBF16 ? bf16 : bf16 / 8));
 }
 
 // d f / d x by central differences; f takes x as a whole.

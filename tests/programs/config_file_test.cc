@@ -174,6 +174,19 @@ TEST_CASE("ReadConfigFile: flags fill in what the file leaves out") {
   CHECK(config.clip_norm == 2);
 }
 
+TEST_CASE("ReadConfigFile: --loss_scale is that of the file, or fills it in") {
+  const auto scale = [](const std::string& text, const std::vector<std::string>& flags) {
+    return OptimizerConfig(OptionsOf("{\"train_batch_size\": 1, " + text + "}", flags)).loss_scale;
+  };
+  const std::string fp16 = "\"fp16\": {\"enabled\": true, \"initial_scale_power\": 4}";
+  CHECK(scale(fp16, {}).scale == 16);
+  CHECK(scale(fp16, {}).kind == LossScaling::kDynamic);
+  CHECK(scale(fp16, {"--loss_scale=8"}).scale == 8);
+  CHECK(scale(fp16, {"--loss_scale=8"}).kind == LossScaling::kStatic);
+  CHECK(scale("\"fp16\": {\"enabled\": true, \"loss_scale\": 4}", {}).scale == 4);
+  CHECK(scale("\"bf16\": {\"enabled\": true}", {}).scale == 1);
+}
+
 TEST_CASE("ScheduleOf: the rate rises in a line and then does what its kind says") {
   train::Options options;
   options.learning_rate = 0.5;

@@ -1,5 +1,6 @@
 #include "tests/programs/metrics_reader.h"
 
+#include <cmath>
 #include <nlohmann/json.hpp>
 #include <sstream>
 
@@ -15,7 +16,9 @@ std::vector<MetricsRecord> ReadMetrics(const std::string& text) {
     json.at("step").get_to(record.step);
     json.at("loss").get_to(record.loss);
     json.at("learning_rate").get_to(record.learning_rate);
-    json.at("grad_norm").get_to(record.grad_norm);
+    const nlohmann::json& norm = json.at("grad_norm");
+    record.grad_norm = norm.is_null() ? NAN : norm.get<double>();
+    json.at("loss_scale").get_to(record.loss_scale);
     json.at("skipped").get_to(record.skipped);
     json.at("tokens").get_to(record.tokens);
     json.at("tokens_per_second").get_to(record.tokens_per_second);

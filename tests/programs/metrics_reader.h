@@ -12,7 +12,9 @@ namespace zero::programs {
 struct MetricsRecord {
   std::vector<std::string> keys;  // sorted
   int64_t step = 0;
-  double loss = 0, learning_rate = 0, grad_norm = 0, tokens_per_second = 0, step_seconds = 0;
+  double loss = 0, learning_rate = 0, tokens_per_second = 0, step_seconds = 0;
+  double grad_norm = 0;  // NaN for null: not finite
+  double loss_scale = 0;
   bool skipped = false;
   int64_t tokens = 0;
   std::map<std::string, int64_t> current, peak;  // memory, by category

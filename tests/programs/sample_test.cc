@@ -30,7 +30,7 @@ void CheckRefused(const Outcome& outcome, int status, const std::vector<std::str
 
 TEST_CASE("zero-sample: continues a prompt from what zero-train saved", "[programs]") {
   const bool tied = GENERATE(false, true);
-  const std::string dtype = GENERATE("fp32", "bf16");
+  const std::string dtype = GENERATE("fp32", "bf16", "fp16");
   CAPTURE(tied, dtype);
   const TrainingFolder folder(tied);
   const std::string saved = folder.File("deep/saved");

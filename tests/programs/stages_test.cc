@@ -7,7 +7,7 @@ namespace {
 
 TEST_CASE("zero-train: loss and norm of all stages are the same text", "[programs]") {
   const bool tied = GENERATE(false, true);
-  const std::string dtype = GENERATE("fp32", "bf16");
+  const std::string dtype = GENERATE("fp32", "bf16", "fp16");
   const std::string ranks = GENERATE("2", "3");
   CAPTURE(tied, dtype, ranks);
   const TrainingFolder folder(tied);

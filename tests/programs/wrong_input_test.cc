@@ -40,8 +40,11 @@ TEST_CASE("zero-train: a wrong flag is one line and exit status 2", "[programs]"
   refused({"--steps=many"}, {"--steps is 'many'"});
   refused({"--learning_rate=2e-5x"}, {"--learning_rate is '2e-5x'"});
   refused({"--learning_rate=nan"}, {"--learning_rate is 'nan'"});
-  refused({"--dtype=fp16"}, {"--dtype is 'fp16'", "fp32 or bf16"});
+  refused({"--dtype=fp64"}, {"--dtype is 'fp64'", "fp32, bf16 or fp16"});
   refused({"--dtype=fp32", "--accumulation_dtype=bf16"}, {"--accumulation_dtype", "fp32"});
+  refused({"--dtype=fp16", "--accumulation_dtype=bf16"},
+          {"--accumulation_dtype is 'bf16'", "fp32 or fp16"});
+  refused({"--loss_scale=-1"}, {"--loss_scale is '-1'"});
   refused({"--device=gpu"}, {"--device is 'gpu'", "host or cuda"});
   refused({"--cuda_device=-2"}, {"--cuda_device is '-2'", "from -1"});
   refused({"--sequence_length=33"}, {"--sequence_length is 33", "max_position_embeddings (32)"});

@@ -7,6 +7,7 @@
 
 #include "examples/llama/cublaslt_api.h"
 #include "kernels/bfloat16_math.h"
+#include "kernels/float16_math.h"
 #include "tests/standin/cudart.h"
 
 namespace zero::standin {
@@ -147,7 +148,9 @@ cublasStatus_t SetDesc(cublasLtMatmulDesc_t desc, cublasLtMatmulDescAttributes_t
 
 cublasStatus_t CreateLayout(cublasLtMatrixLayout_t* layout, cudaDataType_t type, uint64_t rows,
                             uint64_t columns, int64_t leading) {
-  if (type != CUDA_R_32F && type != CUDA_R_16BF) return Refuse("a type that is not used here");
+  if (type != CUDA_R_32F && type != CUDA_R_16BF && type != CUDA_R_16F) {
+    return Refuse("a type that is not used here");
+  }
   if (rows == 0 || columns == 0) return Refuse("an empty matrix");
   if (leading < static_cast<int64_t>(rows)) return Refuse("a leading dimension below the rows");
   return Make("cublasLtMatrixLayoutCreate", LayoutOf{type, rows, columns, leading}, layout);
@@ -257,6 +260,7 @@ cublasStatus_t GetHeuristic(cublasLtHandle_t handle, cublasLtMatmulDesc_t desc,
 
 float At(const void* data, cudaDataType_t type, int64_t i) {
   if (type == CUDA_R_32F) return static_cast<const float*>(data)[i];
+  if (type == CUDA_R_16F) return ToFloat(static_cast<const Float16*>(data)[i]);
   return ToFloat(static_cast<const BFloat16*>(data)[i]);
 }
 
@@ -287,6 +291,8 @@ void Run(const Call& call) {
       if (call.beta != 0) result += call.beta * At(call.c_data, call.out_type, at);
       if (call.out_type == CUDA_R_32F) {
         static_cast<float*>(call.d_data)[at] = result;
+      } else if (call.out_type == CUDA_R_16F) {
+        static_cast<Float16*>(call.d_data)[at] = ToFloat16(result);
       } else {
         static_cast<BFloat16*>(call.d_data)[at] = ToBFloat16(result);
       }
