@@ -24,7 +24,8 @@ TEST_CASE("Configuration document: it has every known key with what becomes of i
   for (size_t i = 0; i < rows.size(); ++i) {
     const DeepSpeedKey& key = DeepSpeedKeys()[i];
     CHECK_THAT(rows[i], ContainsSubstring(absl::StrCat("| `", key.path, "` | ", Name(key.fate))));
-    CHECK_THAT(rows[i], ContainsSubstring(key.reason));
+    if (key.fate == KeyFate::kHonoured) continue;
+    CHECK_THAT(rows[i], ContainsSubstring(absl::StrCat(" | ", key.reason, " |")));
   }
 }
 
