@@ -134,6 +134,7 @@ absl::Status FlagTable::Parse(const std::vector<std::string>& arguments) {
       const Flag* positive = Find("--" + name.substr(4));
       if (positive != nullptr && positive->on != nullptr) {
         *positive->on = false;
+        given_.insert(positive->name);
         continue;
       }
     }
@@ -142,6 +143,7 @@ absl::Status FlagTable::Parse(const std::vector<std::string>& arguments) {
       return absl::InvalidArgumentError(
           absl::StrCat("unknown flag '", name, "'; the nearest is ", Nearest(name)));
     }
+    given_.insert(flag->name);
     const bool value_follows = i + 1 < arguments.size() && !is_flag(arguments[i + 1]);
     if (equals != std::string::npos) {
       ZERO_RETURN_IF_ERROR(flag->set(argument.substr(equals + 1)));

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -32,6 +33,8 @@ class FlagTable {
   // kInvalidArgument, one line, names the flag and what would be right; for an unknown flag the
   // nearest known one. Variables before the error may have changed.
   absl::Status Parse(const std::vector<std::string>& arguments);
+  // Whether `name` (without dashes) was among the arguments.
+  bool Given(const std::string& name) const { return given_.count("--" + name) != 0; }
   bool help() const { return help_; }  // --help was among the arguments
 
   // One line a flag: two spaces, the flag, its kind of value, its meaning, its default.
@@ -51,6 +54,7 @@ class FlagTable {
   std::string Nearest(const std::string& name) const;
 
   std::vector<Flag> flags_;
+  std::set<std::string> given_;  // with dashes
   bool help_ = false;
 };
 

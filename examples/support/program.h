@@ -1,4 +1,4 @@
-// How the programs end: their exit status and the one line that says why.
+// How the programs end: their exit status and the line that says why.
 #pragma once
 
 #include <string>
@@ -12,5 +12,8 @@ inline constexpr int kExitUsage = 2;    // a flag
 
 // Prints "<program>: <message>" as one line on stderr and returns `exit_status`.
 int Fail(const std::string& program, const absl::Status& status, int exit_status);
+
+// The same with a line for each line of the message.
+int FailLines(const std::string& program, const absl::Status& status, int exit_status);
 
 }  // namespace zero::support

@@ -12,7 +12,7 @@
 #include "examples/llama/model_description.h"
 #include "examples/train/product_threads.h"
 #include "examples/train/rank_device.h"
-#include "examples/train/schedule.h"
+#include "zero/schedules.h"
 
 namespace zero::train {
 namespace {
@@ -21,12 +21,26 @@ constexpr int64_t kMany = std::numeric_limits<int64_t>::max();
 constexpr int64_t kMost = 1'000'000'000;
 constexpr double kLargestScale = 0x1p100;
 
+// The flags allow the names of the enumerators only.
+OptimizerKind OptimizerOf(const std::string& name) {
+  if (name == "adam") return OptimizerKind::kAdam;
+  if (name == "sgd") return OptimizerKind::kSgd;
+  return name == "lion" ? OptimizerKind::kLion : OptimizerKind::kAdamW;
+}
+
+MasterKind MasterOf(const std::string& name) {
+  if (name == "split") return MasterKind::kSplit;
+  return name == "none" ? MasterKind::kNone : MasterKind::kF32;
+}
+
 }  // namespace
 
 void AddFlags(support::FlagTable& flags, Options& options) {
   flags.AddText("model", &options.model, "PATH",
                 "config.json of a model, or a folder with it and perhaps weights");
   flags.AddText("data", &options.data, "FILE", "text to train on; its bytes are the tokens");
+  flags.AddText("config", &options.config, "FILE",
+                "DeepSpeed's JSON; flags add to it and do not contradict it");
   flags.AddCount("ranks", &options.ranks, 1, 256, "ranks, as threads; a launcher's are processes");
   flags.AddCount("stage", &options.stage, 0, 3,
                  "what is sharded: 0 nothing, 1 states, 2 and gradients, 3 and weights");
@@ -41,16 +55,22 @@ void AddFlags(support::FlagTable& flags, Options& options) {
   flags.AddCount("accumulation", &options.accumulation, 1, 1 << 20, "passes of a step");
   flags.AddCount("sequence_length", &options.sequence_length, 0, 1 << 24,
                  "tokens of a sample; 0: the model's max_position_embeddings");
-  flags.AddNumber("learning_rate", &options.learning_rate, 0, 1000, "rate of AdamW");
+  flags.AddChoice("optimizer", &options.optimizer, {"adamw", "adam", "sgd", "lion"},
+                  "adam adds the weight decay to the gradient");
+  flags.AddNumber("learning_rate", &options.learning_rate, 0, 1000, "highest rate");
   flags.AddCount("warmup_steps", &options.warmup_steps, 0, kMost,
-                 "steps over which the rate rises in a line");
-  flags.AddChoice("schedule", &options.schedule, {"constant", "linear", "cosine"},
+                 "steps over which the rate rises in a line from 0");
+  flags.AddChoice("schedule", &options.schedule, {"constant", "linear", "cosine", "restarts"},
                   "rate after the warm-up: kept, or falling to 0");
+  flags.AddCount("cycles", &options.cycles, 1, kMost, "of --schedule restarts");
   flags.AddNumber("weight_decay", &options.weight_decay, 0, 1000,
                   "of matrices; one-dimensional parameters have none");
   flags.AddNumber("beta1", &options.beta1, 0, 0.999999, "decay of the first moment");
   flags.AddNumber("beta2", &options.beta2, 0, 0.999999999, "decay of the second moment");
   flags.AddNumber("epsilon", &options.epsilon, 1e-30, 1, "added to the root of the second moment");
+  flags.AddNumber("momentum", &options.momentum, 0, 0.999999, "of sgd");
+  flags.AddChoice("master", &options.master, {"fp32", "split", "none"},
+                  "kept of 16-bit weights: fp32, the low 16 bits of fp32, nothing");
   flags.AddNumber("clip", &options.clip, 0, 1e30, "limit of the gradient's norm; 0: none");
   flags.AddCount("seed", &options.seed, 0, kMany, "of initial weights and order of samples");
   flags.AddSwitch("shuffle", &options.shuffle, "samples in random order; false: order of the file");
@@ -107,6 +127,10 @@ absl::Status FinishOptions(Options& options) {
   if (!options.evaluate_data.empty() && options.evaluate_every == 0) {
     return wrong("--evaluate_data is given, but --evaluate_every is 0; it must be at least 1");
   }
+  if (!(options.file.has_value() && options.file->config.schedule)) {
+    const absl::StatusOr<Schedule> schedule = ScheduleOf(options);
+    if (!schedule.ok()) return wrong(absl::StrCat("--schedule: ", schedule.status().message()));
+  }
   if (options.threads == 0) options.threads = std::max(1u, std::thread::hardware_concurrency());
   return absl::OkStatus();
 }
@@ -122,25 +146,45 @@ absl::Status FinishOptions(Options& options, const llama::LlamaConfig& model) {
   return absl::OkStatus();
 }
 
+absl::StatusOr<Schedule> ScheduleOf(const Options& options) {
+  const WarmUp warmup{options.warmup_steps, 0};
+  if (options.schedule == "linear") {
+    return MakeSchedule(LinearSchedule{options.learning_rate, options.steps, warmup});
+  }
+  if (options.schedule == "cosine") {
+    return MakeSchedule(CosineSchedule{options.learning_rate, options.steps, warmup, 0.5});
+  }
+  if (options.schedule == "restarts") {
+    return MakeSchedule(
+        CosineRestartsSchedule{options.learning_rate, options.steps, warmup, options.cycles});
+  }
+  return MakeSchedule(ConstantSchedule{options.learning_rate, options.warmup_steps});
+}
+
 Config OptimizerConfig(const Options& options) {
   Config config;
+  if (options.file.has_value()) config = options.file->config;
   config.stage = static_cast<int>(options.stage);
-  config.schedule =
-      MakeSchedule(options.schedule, options.learning_rate, options.warmup_steps, options.steps);
+  config.optimizer = OptimizerOf(options.optimizer);
+  if (!config.schedule) config.schedule = ScheduleOf(options).value_or(Schedule());
   config.beta1 = options.beta1;
   config.beta2 = options.beta2;
   config.epsilon = options.epsilon;
+  config.momentum = options.momentum;
   config.groups.assign(2, {});
   config.groups[llama::kDecayedGroup].weight_decay = options.weight_decay;
   config.clip_norm = options.clip;
-  // The flags allow these names only.
-  config.accumulation = ParseDType(options.accumulation_dtype).value_or(DType::kF32);
+  config.master = MasterOf(options.master);
+  if (config.master == MasterKind::kSplit) config.weight_rounding = WeightRounding::kNearestAway;
   if (options.loss_scale > 0) {
+    config.loss_scale = LossScale();
     config.loss_scale.scale = options.loss_scale;
-  } else if (options.dtype == "fp16") {
+  } else if (options.dtype == "fp16" && !options.file.has_value()) {
     config.loss_scale.kind = LossScaling::kDynamic;
     config.loss_scale.scale = 65536;
   }
+  // The flags allow these names only.
+  config.accumulation = ParseDType(options.accumulation_dtype).value_or(DType::kF32);
   config.reduce_bucket_size = options.reduce_bucket_size;
   config.prefetch = static_cast<int>(options.prefetch);
   config.reduction = ParseReductionKind(options.reduction).value_or(ReductionKind::kOrdered);

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 
 #include "absl/status/status.h"
@@ -11,6 +12,7 @@
 #include "examples/llama/tokens.h"
 #include "examples/support/flags.h"
 #include "zero/config.h"
+#include "zero/deepspeed_config.h"
 
 namespace zero::train {
 
@@ -18,6 +20,7 @@ namespace zero::train {
 struct Options {
   std::string model;
   std::string data;
+  std::string config;
   int64_t ranks = 1;
   int64_t stage = 3;
   std::string dtype = "bf16";
@@ -27,13 +30,17 @@ struct Options {
   int64_t micro_batch = 1;
   int64_t accumulation = 1;
   int64_t sequence_length = 0;
+  std::string optimizer = "adamw";
   double learning_rate = 1e-3;
   int64_t warmup_steps = 0;
   std::string schedule = "constant";
+  int64_t cycles = 1;
   double weight_decay = 0;
   double beta1 = 0.9;
   double beta2 = 0.999;
   double epsilon = 1e-8;
+  double momentum = 0;
+  std::string master = "fp32";
   double clip = 0;
   int64_t seed = 0;
   bool shuffle = true;
@@ -53,6 +60,9 @@ struct Options {
   std::string evaluate_data;
   bool compare_stages = false;
   int64_t repeats = 3;
+
+  // What --config names, once it is read (config_file.h); its values are in the fields above too.
+  std::optional<DeepSpeedConfig> file;
 };
 
 // Describes every flag to `flags`; `options` must live as long.
@@ -65,7 +75,10 @@ absl::Status FinishOptions(Options& options);
 // The same for what depends on the model: the sequence length, and its default.
 absl::Status FinishOptions(Options& options, const llama::LlamaConfig& model);
 
-// How the optimizer is asked to do what the flags say. `options` finished.
+// The rate over the run. kInvalidArgument names what does not fit: a warm-up longer than the run.
+absl::StatusOr<Schedule> ScheduleOf(const Options& options);
+
+// How the optimizer is asked to do what the flags and the file say. `options` finished.
 Config OptimizerConfig(const Options& options);
 
 // What rank `rank` gets of each step's samples.

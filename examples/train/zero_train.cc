@@ -15,6 +15,7 @@
 #include "examples/support/program.h"
 #include "examples/support/text.h"
 #include "examples/train/compare_stages.h"
+#include "examples/train/config_file.h"
 #include "examples/train/cost.h"
 #include "examples/train/load.h"
 #include "examples/train/metrics.h"
@@ -55,7 +56,8 @@ void PrintConfiguration(const Options& options, const llama::LlamaConfig& model,
             << "step        " << support::WithSeparators(TokensPerStep(options))
             << " tokens: " << options.ranks << " ranks x " << options.accumulation << " passes x "
             << options.micro_batch << " samples x " << options.sequence_length << '\n'
-            << "machine     " << machine << '\n';
+            << "machine     " << machine << '\n'
+            << DescribeConfigFile(options);
 }
 
 void PrintPlan(const Options& options, const Cost& cost) {
@@ -200,6 +202,12 @@ int Main(const std::vector<std::string>& arguments) {
     return 0;
   }
   if (usage.ok() && launch->has_value()) usage = CheckProcesses(options, **launch);
+  if (usage.ok() && !options.config.empty() && !options.model.empty()) {
+    const absl::StatusOr<llama::LlamaConfig> model = OpenModel(options);
+    if (!model.ok()) return support::Fail(kProgram, model.status(), support::kExitFailure);
+    const absl::Status read = ReadConfigFile(flags, *model, *launch, options);
+    if (!read.ok()) return support::FailLines(kProgram, read, support::kExitFailure);
+  }
   if (usage.ok()) usage = FinishOptions(options);
   if (usage.ok()) usage = CheckOverwrites(options);
   if (!usage.ok()) return support::Fail(kProgram, usage, support::kExitUsage);

@@ -93,7 +93,8 @@ TEST_CASE("zero-train --help: one line for each flag, with its default") {
     CHECK(line.size() <= 120);
   }
   CHECK(count == LinesOf(flags.Help()));
-  for (const char* flag : {"  --model PATH ", "  --shuffle true|false ", "  --dtype fp32|bf16|fp16 "}) {
+  for (const char* flag :
+       {"  --model PATH ", "  --shuffle true|false ", "  --dtype fp32|bf16|fp16 "}) {
     CHECK_THAT(outcome.out, ContainsSubstring(flag));
   }
 }

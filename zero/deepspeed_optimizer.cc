@@ -1,0 +1,139 @@
+#include <cmath>
+#include <limits>
+
+#include "absl/strings/str_cat.h"
+#include "zero/deepspeed_sections.h"
+
+namespace zero {
+namespace {
+
+bool NotNegative(double value) { return value >= 0; }
+bool Decay(double value) { return value >= 0 && value < 1; }
+bool PositiveFloat(double value) {
+  return value >= std::numeric_limits<float>::min() && value <= std::numeric_limits<float>::max();
+}
+
+constexpr char kParams[] = "optimizer.params";
+constexpr char kType[] = "optimizer.type";
+constexpr char kDecayWanted[] = "at least 0 and below 1";
+
+// As --optimizer of zero-train spells it.
+const char* KindName(OptimizerKind kind) {
+  switch (kind) {
+    case OptimizerKind::kAdamW:
+      return "adamw";
+    case OptimizerKind::kAdam:
+      return "adam";
+    case OptimizerKind::kSgd:
+      return "sgd";
+    case OptimizerKind::kLion:
+      break;
+  }
+  return "lion";
+}
+
+const char* TypeName(OptimizerKind kind) {
+  switch (kind) {
+    case OptimizerKind::kAdamW:
+      return "AdamW";
+    case OptimizerKind::kAdam:
+      return "Adam";
+    case OptimizerKind::kSgd:
+      return "SGD";
+    case OptimizerKind::kLion:
+      break;
+  }
+  return "Lion";
+}
+
+// The optimizer that the caller asks for; else AdamW.
+OptimizerKind GivenKind(const DeepSpeedValues& values) {
+  const CallerValue* given = values.Given("optimizer");
+  const std::string* name = given == nullptr ? nullptr : std::get_if<std::string>(&given->value);
+  for (const OptimizerKind kind :
+       {OptimizerKind::kAdam, OptimizerKind::kSgd, OptimizerKind::kLion}) {
+    if (name != nullptr && *name == KindName(kind)) return kind;
+  }
+  return OptimizerKind::kAdamW;
+}
+
+OptimizerKind ReadKind(DeepSpeedValues& values) {
+  const bool in_file = values.Find(kType) != nullptr && !values.IsAuto(kType);
+  if (!in_file) {
+    const OptimizerKind kind = GivenKind(values);
+    if (values.Find("optimizer") != nullptr && values.Find(kType) == nullptr &&
+        values.Given("optimizer") == nullptr) {
+      values.Problem("optimizer", "optimizer.type is missing; it must be AdamW, Adam, SGD or Lion");
+    }
+    values.Resolve(kType, Quoted(TypeName(kind)));
+    return kind;
+  }
+  const std::string type = values.Choice(kType, "AdamW", {"AdamW", "Adam", "SGD", "Lion"});
+  OptimizerKind kind = OptimizerKind::kAdamW;
+  if (type == "SGD") kind = OptimizerKind::kSgd;
+  if (type == "Lion") kind = OptimizerKind::kLion;
+  if (type == "AdamW" || type == "Adam") {
+    // DeepSpeed decouples the decay of "Adam" too, unless this is false.
+    const std::string mode = absl::StrCat(kParams, ".adam_w_mode");
+    const bool decoupled = values.MaybeSwitch(mode).value_or(true);
+    if (type == "AdamW" && !decoupled) {
+      values.Note(absl::StrCat(mode,
+                               " is false, but type AdamW decouples the decay; for the other "
+                               "form the type is Adam"));
+    }
+    if (type == "Adam" && !decoupled) kind = OptimizerKind::kAdam;
+  }
+  const CallerValue* given = values.Given("optimizer");
+  if (given != nullptr && GivenKind(values) != kind) {
+    values.Problem(kType,
+                   absl::StrCat(kType, " is \"", type, "\" (", TypeName(kind), "'s decay), but ",
+                                given->name, " is \"", KindName(GivenKind(values)), "\""));
+  }
+  return kind;
+}
+
+void ReadBetas(DeepSpeedValues& values, Config& config) {
+  const std::string betas = absl::StrCat(kParams, ".betas");
+  double* targets[] = {&config.beta1, &config.beta2};
+  for (size_t i = 0; i < 2; ++i) {
+    const std::optional<double> item = values.Item(betas, i, 2, Decay, kDecayWanted);
+    const CallerValue* given = values.Given(absl::StrCat(kParams, ".beta", i + 1));
+    const double* known = given == nullptr ? nullptr : std::get_if<double>(&given->value);
+    if (item.has_value() && known != nullptr && *item != *known) {
+      values.Problem(betas, absl::StrCat(betas, "[", i, "] is ", ShortestText(*item), ", but ",
+                                         given->name, " is ", ShortestText(*known)));
+    }
+    if (item.has_value() || known != nullptr) *targets[i] = item.has_value() ? *item : *known;
+  }
+  values.Resolve(
+      betas, absl::StrCat("[", ShortestText(config.beta1), ", ", ShortestText(config.beta2), "]"));
+}
+
+}  // namespace
+
+void ReadOptimizer(DeepSpeedValues& values, DeepSpeedConfig& result) {
+  const auto path = [](const char* name) { return absl::StrCat(kParams, ".", name); };
+  Config& config = result.config;
+  config.optimizer = ReadKind(values);
+  const OptimizerKind kind = config.optimizer;
+  const bool adam = kind == OptimizerKind::kAdamW || kind == OptimizerKind::kAdam;
+  config.learning_rate = values.Number(path("lr"), config.learning_rate, NotNegative, "at least 0");
+  config.groups[0].weight_decay = values.Number(path("weight_decay"), 0, NotNegative, "at least 0");
+  if (kind == OptimizerKind::kLion) config.beta2 = 0.99;  // its paper's
+  if (kind != OptimizerKind::kSgd) ReadBetas(values, config);
+  if (adam) {
+    values.Resolve(path("adam_w_mode"), kind == OptimizerKind::kAdamW ? "true" : "false");
+    config.epsilon = values.Number(path("eps"), config.epsilon, PositiveFloat, "positive in fp32");
+    config.bias_correction = values.Switch(path("bias_correction"), true);
+  }
+  if (kind == OptimizerKind::kSgd) {
+    config.momentum = values.Number(path("momentum"), 0, Decay, kDecayWanted);
+    config.nesterov = values.Switch(path("nesterov"), false);
+    if (config.nesterov && config.momentum == 0) {
+      values.Wrong(path("nesterov"), "true", "false where momentum is 0");
+    }
+  }
+  values.RefuseUnread(kParams, TypeName(kind));
+}
+
+}  // namespace zero

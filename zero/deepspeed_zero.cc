@@ -1,0 +1,139 @@
+#include <limits>
+
+#include "absl/strings/str_cat.h"
+#include "zero/deepspeed_sections.h"
+
+namespace zero {
+namespace {
+
+constexpr int64_t kMany = std::numeric_limits<int64_t>::max();
+constexpr char kSection[] = "zero_optimization";
+constexpr char kStage[] = "zero_optimization.stage";
+
+std::string Path(const char* name) { return absl::StrCat(kSection, ".", name); }
+
+int64_t ReadStage(DeepSpeedValues& values) {
+  // Old forms: "zero_optimization": true and "stage": true are stage 1.
+  for (const char* path : {kSection, kStage}) {
+    const JsonValue* value = values.Find(path);
+    if (value == nullptr || value->kind != JsonValue::Kind::kBoolean) continue;
+    const int64_t stage = value->text == "true" ? 1 : 0;
+    values.Note(absl::StrCat(path, " is ", value->text, ", an old form: taken as stage ", stage));
+    values.Resolve(kStage, absl::StrCat(stage));
+    const CallerValue* given = values.Given(kStage);
+    const int64_t* known = given == nullptr ? nullptr : std::get_if<int64_t>(&given->value);
+    if (known != nullptr && *known != stage) {
+      values.Problem(
+          path, absl::StrCat(path, " is ", value->text, ", but ", given->name, " is ", *known));
+    }
+    return stage;
+  }
+  if (values.IsAuto(kStage) && values.Given(kStage) == nullptr) {
+    values.Problem(kStage, absl::StrCat(kStage,
+                                        " is \"auto\", and nothing says which; it must be "
+                                        "0, 1, 2 or 3"));
+  }
+  return values.Count(kStage, 0, 0, 3);
+}
+
+// A number of elements whose "auto" is a function of the model's hidden size.
+int64_t ReadElements(DeepSpeedValues& values, const ConfigContext& context, const char* name,
+                     int64_t otherwise, int64_t least, int64_t (*automatic)(int64_t hidden)) {
+  const std::string path = Path(name);
+  if (!values.IsAuto(path) || values.Given(path) != nullptr) {
+    return values.Count(path, otherwise, least, kMany);
+  }
+  if (!context.hidden_size.has_value()) {
+    values.Problem(path, absl::StrCat(path,
+                                      " is \"auto\", and nothing says the hidden size of the "
+                                      "model; it must be a number of elements"));
+    return otherwise;
+  }
+  const int64_t elements = automatic(*context.hidden_size);
+  values.Resolve(path, absl::StrCat(elements));
+  return elements;
+}
+
+void ReadPrefetch(DeepSpeedValues& values, const ConfigContext& context, Config& config) {
+  const char* name = "stage3_prefetch_bucket_size";
+  const std::string path = Path(name);
+  const int64_t elements = ReadElements(values, context, name, 50'000'000, 0,
+                                        [](int64_t hidden) { return hidden * hidden * 9 / 10; });
+  config.prefetch = elements == 0 ? 0 : config.prefetch;
+  const CallerValue* given = values.Given("prefetch");
+  const int64_t* units = given == nullptr ? nullptr : std::get_if<int64_t>(&given->value);
+  const bool in_file = values.Find(path) != nullptr && !values.IsAuto(path);
+  if (units != nullptr && in_file && (*units == 0) != (elements == 0)) {
+    values.Problem(path, absl::StrCat(values.Spelled(path), " is ", elements, ", but ", given->name,
+                                      " is ", *units));
+  }
+  if (units != nullptr) config.prefetch = static_cast<int>(*units);
+  if (in_file && elements != 0) {
+    values.Note(absl::StrCat(values.Spelled(path),
+                             " is not 0: weights are gathered ahead, here by ", config.prefetch,
+                             " units"));
+  }
+}
+
+// Not used here, but its "auto" has a value.
+void ReadThreshold(DeepSpeedValues& values, const ConfigContext& context) {
+  const std::string path = Path("stage3_param_persistence_threshold");
+  if (!values.IsAuto(path)) {
+    if (values.Find(path) != nullptr) (void)values.Count(path, 0, 0, kMany);
+    return;
+  }
+  values.NoteIgnored(path);
+  if (context.hidden_size.has_value()) {
+    values.Resolve(path, absl::StrCat(10 * *context.hidden_size));
+  }
+}
+
+// offload_optimizer or offload_param.
+void ReadOffload(DeepSpeedValues& values, const char* name, const char* old_name, int64_t stage) {
+  const std::string section = Path(name);
+  const std::string old_path = Path(old_name);
+  const bool weights = section == Path("offload_param");
+  if (values.Find(section) != nullptr && values.Find(old_path) != nullptr) {
+    values.Problem(old_path,
+                   absl::StrCat(old_path, " is the old form of ", section, "; keep the new one"));
+  }
+  const std::string device =
+      values.MaybeChoice(section + ".device", {"none", "cpu", "nvme"}).value_or("none");
+  const bool old = values.MaybeSwitch(old_path).value_or(false);
+  if (weights && stage < 3 && (device != "none" || old)) {
+    values.Problem(old ? old_path : section + ".device",
+                   absl::StrCat(old ? old_path : section + ".device",
+                                " moves sharded weights, which need ", kStage, " 3, not ", stage));
+  }
+  const JsonValue* path = values.Find(section + ".nvme_path");
+  if (device == "nvme" && (path == nullptr || path->text.empty())) {
+    values.Problem(section + ".device",
+                   absl::StrCat(section, ".nvme_path is missing; device \"nvme\" needs a folder"));
+  }
+  for (const char* count : {"buffer_count", "buffer_size", "max_in_cpu"}) {
+    (void)values.MaybeCount(absl::StrCat(section, ".", count), 0, kMany);
+  }
+  const auto part = [](double value) { return value >= 0 && value <= 1; };
+  for (const char* number : {"ratio", "cpuadam_cores_perc"}) {
+    (void)values.MaybeNumber(absl::StrCat(section, ".", number), part, "from 0 to 1");
+  }
+  if (device != "none") values.NoteIgnored(section);
+}
+
+}  // namespace
+
+void ReadZero(DeepSpeedValues& values, const ConfigContext& context, DeepSpeedConfig& result) {
+  const int64_t stage = ReadStage(values);
+  result.config.stage = static_cast<int>(stage);
+  result.config.reduce_bucket_size =
+      ReadElements(values, context, "reduce_bucket_size", 500'000'000, 1,
+                   [](int64_t hidden) { return hidden * hidden; });
+  ReadPrefetch(values, context, result.config);
+  ReadThreshold(values, context);
+  ReadOffload(values, "offload_optimizer", "cpu_offload", stage);
+  ReadOffload(values, "offload_param", "cpu_offload_param", stage);
+  const std::string gather = Path("stage3_gather_16bit_weights_on_model_save");
+  if (values.Find(gather) != nullptr) values.Resolve(gather, "true");
+}
+
+}  // namespace zero
