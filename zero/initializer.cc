@@ -8,16 +8,6 @@
 namespace zero {
 namespace {
 
-// FNV-1a, 64 bits: any fixed hash will do, but it may never change.
-uint64_t Hash(const std::string& text) {
-  uint64_t hash = 0xcbf29ce484222325u;
-  for (const char c : text) {
-    hash ^= static_cast<unsigned char>(c);
-    hash *= 0x100000001b3u;
-  }
-  return hash;
-}
-
 using Block = std::array<uint32_t, 4>;
 
 // Philox-4x32-10: Salmon, Moraes, Dror, Shaw, "Parallel random numbers: as easy as 1, 2, 3", SC
@@ -55,13 +45,23 @@ float NormalFor(uint64_t key, uint64_t name_hash, int64_t element) {
 
 }  // namespace
 
+// Any fixed hash will do, but it may never change.
+uint64_t NameHash(const std::string& name) {
+  uint64_t hash = 0xcbf29ce484222325u;
+  for (const char c : name) {
+    hash ^= static_cast<unsigned char>(c);
+    hash *= 0x100000001b3u;
+  }
+  return hash;
+}
+
 float NormalAt(uint64_t seed, const std::string& name, int64_t element) {
-  return NormalFor(seed, Hash(name), element);
+  return NormalFor(seed, NameHash(name), element);
 }
 
 void FillNormal(uint64_t seed, const std::string& name, int64_t first, float deviation,
                 absl::Span<float> out) {
-  const uint64_t hash = Hash(name);
+  const uint64_t hash = NameHash(name);
   for (size_t i = 0; i < out.size(); ++i) {
     out[i] = deviation * NormalFor(seed, hash, first + static_cast<int64_t>(i));
   }

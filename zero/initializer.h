@@ -8,6 +8,9 @@
 
 namespace zero {
 
+// A fixed 64-bit hash of a parameter's name (FNV-1a), for values that depend on it.
+uint64_t NameHash(const std::string& name);
+
 // Element i of the standard normal sequence of (seed, name): a pure function of its arguments.
 // Philox-4x32-10 (Salmon et al., SC 2011) with key seed and counter (i / 2, hash of the name), then
 // Box-Muller in double.

@@ -115,6 +115,11 @@ absl::Status OptimizerCore::BeginPass(Pass pass) {
     return absl::FailedPreconditionError(
         "BeginPass: a pass with kTrainLast has begun since the last Step; call Step first");
   }
+  if (pass != Pass::kEvaluate && plan_.layout.trainable_elements() == 0 &&
+      plan_.layout.frozen_elements() > 0) {
+    return absl::FailedPreconditionError(
+        "BeginPass: nothing to train: every parameter of the model is frozen");
+  }
   ZERO_RETURN_IF_ERROR(FinishTrainingPass());
   pass_ = pass;
   weights_->BeginPass(pass);

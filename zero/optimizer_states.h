@@ -1,7 +1,11 @@
 // Masters and moments, and the update that reads gradients and writes weights.
 #pragma once
 
+#include <cstdint>
+#include <vector>
+
 #include "absl/status/statusor.h"
+#include "kernels/kernels.h"
 #include "zero/context.h"
 #include "zero/gradient_store.h"
 #include "zero/step_controller.h"
@@ -26,6 +30,18 @@ class OptimizerStates {
 
  private:
   explicit OptimizerStates(const Context* context) : context_(context) {}
+  // What one update kernel takes of a segment: elements from the first one that is held.
+  struct Piece {
+    int64_t first = 0;
+    int64_t count = 0;
+    uint32_t random_key = 0;    // of the parameter
+    int64_t first_element = 0;  // within the parameter
+  };
+  std::vector<Piece> PiecesOf(int unit, int segment) const;
+  // `weight`: of the first element that is held.
+  MasterMemory MasterOf(int unit, int segment, const Piece& piece, char* weight) const;
+  absl::Status UpdatePiece(int unit, int segment, const Piece& piece, const WeightStore& weights,
+                           const GradientStore& gradients, const StepController& step) const;
   absl::Status UpdateSegment(int unit, int segment, const WeightStore& weights,
                              const GradientStore& gradients, const StepController& step) const;
 

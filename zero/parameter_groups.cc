@@ -37,11 +37,21 @@ absl::Status AssignGroups(const Config& config, Model* model) {
     if (config.groups[g].pattern.empty()) continue;
     ZERO_RETURN_IF_ERROR(AssignMatches(config.groups[g].pattern, g, &assigned));
   }
+  bool frozen = false;
+  bool trainable = false;
   for (Unit& unit : assigned.units) {
     for (Parameter& parameter : unit.parameters) {
       const int g = parameter.group;
-      if (g >= 0 && g < groups && config.groups[g].frozen) parameter.trainable = false;
+      if (g >= 0 && g < groups && config.groups[g].frozen) {
+        frozen = true;
+        parameter.trainable = false;
+      }
+      trainable = trainable || parameter.trainable;
     }
+  }
+  if (frozen && !trainable) {
+    return absl::InvalidArgumentError(
+        "nothing to train: the frozen groups hold every parameter of the model");
   }
   *model = std::move(assigned);
   return absl::OkStatus();

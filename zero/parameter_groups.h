@@ -13,7 +13,8 @@ namespace zero {
 // Sets Parameter::group to the last of `config.groups` whose pattern the name matches (fnmatch(3)
 // without flags: * also stands for dots, which names have), and Parameter::trainable to false where
 // that group is frozen; a frozen group's parameters assigned by hand likewise. Before MakePlan and
-// Create. kInvalidArgument: a pattern that no name matches, with the name nearest to it.
+// Create. kInvalidArgument: a pattern that no name matches, with the name nearest to it; frozen
+// groups that leave nothing to train.
 absl::Status AssignGroups(const Config& config, Model* model);
 
 // What a group got, for people.

@@ -40,18 +40,6 @@ absl::Status CheckDTypes(const Config& config, const Model& model) {
   return absl::OkStatus();
 }
 
-absl::Status CheckTrainable(const Model& model) {
-  bool empty = true;
-  for (const Unit& unit : model.units) {
-    for (const Parameter& parameter : unit.parameters) {
-      if (parameter.trainable) return absl::OkStatus();
-      empty = false;
-    }
-  }
-  if (empty) return absl::OkStatus();
-  return absl::InvalidArgumentError("nothing to train: every parameter is frozen");
-}
-
 absl::Status CheckGroups(const Config& config, const Model& model) {
   const int groups = static_cast<int>(config.groups.size());
   for (const Unit& unit : model.units) {
@@ -238,7 +226,6 @@ absl::StatusOr<Plan> MakePlan(const Config& config, const Model& model, int worl
   plan.config = config;
   plan.world_size = world_size;
   ZERO_ASSIGN_OR_RETURN(plan.layout, MakeLayout(model, world_size));
-  ZERO_RETURN_IF_ERROR(CheckTrainable(model));
   plan.reduction = MakeReductionPlan(model, plan.layout, config.reduce_bucket_size);
   PlanBlocks(plan);
   PlanScalars(plan);

@@ -91,6 +91,12 @@ void CheckWire(const Outcome& outcome, int micro_batches) {
 
 }  // namespace
 
+void CheckPlanned(const Outcome& outcome, int micro_batches) {
+  CheckMemory(outcome);
+  CheckWire(outcome, micro_batches);
+  CHECK(outcome.allocations.front() == outcome.allocations.back());
+}
+
 Outcome CheckedRun(const Cell& cell, int stage, bool exact, const Backend& backend) {
   ToyRun run = MakeRun(cell, stage, exact);
   run.backend = backend;
@@ -107,9 +113,7 @@ Outcome CheckedRun(const Cell& cell, int stage, bool exact, const Backend& backe
   }
   CHECK(outcome.steps.size() == 3);
   CHECK(!outcome.weights.empty());
-  CheckMemory(outcome);
-  CheckWire(outcome, cell.micro_batches);
-  CHECK(outcome.allocations.front() == outcome.allocations.back());
+  CheckPlanned(outcome, cell.micro_batches);
   return outcome;
 }
 

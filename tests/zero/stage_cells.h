@@ -32,6 +32,9 @@ ToyRun MakeRun(const Cell& cell, int stage, bool exact);
 // those of the plan.
 Outcome CheckedRun(const Cell& cell, int stage, bool exact, const Backend& backend = HostBackend());
 
+// Bytes in memory and on the wire are those of the plan, and no step allocates.
+void CheckPlanned(const Outcome& outcome, int micro_batches);
+
 // All stages: the same bits where they are promised.
 void CheckCell(const Cell& cell);
 
