@@ -3,7 +3,6 @@
 #include <cstring>
 #include <utility>
 
-#include "device/handover.h"
 #include "device/status.h"
 #include "kernels/element_access.h"
 
@@ -75,14 +74,9 @@ absl::Status CollectiveRank::Enqueue(Collective collective, int64_t part, bool i
   ZERO_RETURN_IF_ERROR(
       reduction_->Run(*communication_, *arithmetic_, "reduce_scatter", {&piece, 1}));
   if (collective == Collective::kReduceScatter) return absl::OkStatus();
-  Handover sums(device_);
-  ZERO_RETURN_IF_ERROR(sums.EndWrite(*arithmetic_));
-  ZERO_RETURN_IF_ERROR(sums.BeginWrite(*communication_));
+  // In order with the sum, and with the next one, which goes where this one is gathered from.
   const AllGatherPiece sum{piece.out, receive_.data(), bytes(part), bytes(part)};
-  ZERO_RETURN_IF_ERROR(group_->AllGather(*communication_, "all_reduce", {&sum, 1}));
-  // The next sum goes where this one was gathered from.
-  ZERO_RETURN_IF_ERROR(sums.EndWrite(*communication_));
-  return sums.BeginWrite(*arithmetic_);
+  return group_->AllGather(*arithmetic_, "all_reduce", {&sum, 1});
 }
 
 absl::Status CollectiveRank::Synchronize() {

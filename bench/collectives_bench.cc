@@ -1,6 +1,7 @@
 // zero-bench collectives: the collectives of a step with the flags and columns of nccl-tests,
 // beside plain copies of the same bytes by the same number of threads in the same run.
 #include <algorithm>
+#include <barrier>
 #include <cstdio>
 #include <cstring>
 #include <fstream>
@@ -31,7 +32,7 @@ struct Options {
   std::string minbytes = "64K";
   std::string maxbytes = "16M";
   int64_t stepfactor = 4;
-  int64_t iters = 5;
+  int64_t iters = 20;
   int64_t warmup_iters = 2;
   int64_t check = 1;
   std::string datatype = "float";
@@ -77,41 +78,75 @@ std::vector<std::string> LongFlags(const std::vector<std::string>& arguments) {
   return flags;
 }
 
-// One size of one collective: seconds of one call, the slowest rank's.
+// What the ranks, threads of one process, know of each other.
+struct Place {
+  const CollectiveRank* rank = nullptr;
+  double start = 0, end = 0;  // of the calls that are timed
+  int64_t wrong = 0;
+};
+struct Places {
+  explicit Places(int64_t ranks) : of(static_cast<size_t>(ranks)), barrier(ranks) {}
+  std::vector<Place> of;
+  std::barrier<> barrier;  // for plain copies that meet
+};
+
+// One size of one collective: seconds of one call.
 struct Row {
   Collective collective;
   int64_t part = 0;  // elements
-  Samples out_of_place, in_place, copies;
+  Samples out_of_place, in_place, copies, met;
   int64_t wrong = 0, wrong_in_place = 0;
   bool has_in_place() const { return collective == Collective::kAllGather; }
 };
 
-// What rank `rank` copies in one call of the plain loop: as many bytes as reach it in a call.
-void CopyPlainly(const std::vector<CollectiveRank*>& ranks, int rank, const Row& row,
-                 int64_t element) {
-  const int64_t bytes = row.part * element;
-  const int rounds = row.collective == Collective::kAllReduce ? 2 : 1;
-  for (int round = 0; round < rounds; ++round) {
-    for (size_t q = 0; q < ranks.size(); ++q) {
-      const bool exchanged = row.collective != Collective::kAllGather && round == 0;
-      const int64_t from = (exchanged ? rank : static_cast<int64_t>(q)) * bytes;
-      std::memcpy(ranks[rank]->received() + static_cast<int64_t>(q) * bytes,
-                  ranks[q]->sent() + from, static_cast<size_t>(bytes));
+// The plain loop's reduction: every part is read and one is written, as a sum does, by copying each
+// over the one before, in blocks that stay in the cache.
+void CopyPartsPlainly(const std::vector<Place>& places, int rank, int64_t bytes) {
+  constexpr int64_t kBlock = 16 << 10;
+  char* const to = places[rank].rank->received() + rank * bytes;
+  for (int64_t first = 0; first < bytes; first += kBlock) {
+    const size_t block = static_cast<size_t>(std::min(kBlock, bytes - first));
+    for (const Place& place : places) {
+      std::memcpy(to + first, place.rank->sent() + rank * bytes + first, block);
     }
   }
 }
 
+// What rank `rank` copies in one call of the plain loop: the bytes that a call must read and write.
+// `meet` is called before and after.
+template <class F>
+void CopyPlainly(const std::vector<Place>& places, int rank, const Row& row, int64_t element,
+                 const F& meet) {
+  const int64_t bytes = row.part * element;
+  char* const received = places[rank].rank->received();
+  const bool all_reduce = row.collective == Collective::kAllReduce;
+  meet();
+  if (all_reduce || row.collective == Collective::kReduceScatter) {
+    CopyPartsPlainly(places, rank, bytes);
+    meet();
+    if (!all_reduce) return;
+  }
+  for (int64_t q = 0; q < static_cast<int64_t>(places.size()); ++q) {
+    if (all_reduce && q == rank) continue;  // the sum lies where it is gathered to
+    const CollectiveRank& from = *places[q].rank;
+    const char* const sent =
+        all_reduce ? from.received() + q * bytes
+                   : from.sent() + (row.collective == Collective::kAllToAll ? rank : q) * bytes;
+    std::memcpy(received + q * bytes, sent, static_cast<size_t>(bytes));
+  }
+  meet();
+}
+
 class Bench {
  public:
-  Bench(const Options& options, ProcessGroup* group, std::vector<CollectiveRank*>* ranks,
-        std::vector<double>* seconds)
-      : o_(options), group_(group), ranks_(*ranks), seconds_(*seconds) {}
+  Bench(const Options& options, ProcessGroup* group, Places* places)
+      : o_(options), group_(group), places_(*places) {}
 
   absl::Status Initialise() {
     ZERO_ASSIGN_OR_RETURN(stream_, device_.CreateStream("meet"));
     const int64_t largest = o_.last_bytes / SizeOf(o_.type) / group_->size();
     ZERO_ASSIGN_OR_RETURN(rank_, CollectiveRank::Create(&device_, group_, o_.type, largest));
-    ranks_[group_->rank()] = rank_.get();
+    own().rank = rank_.get();
     return Meet();
   }
 
@@ -120,7 +155,9 @@ class Bench {
     if (o_.check != 0) ZERO_RETURN_IF_ERROR(Check(row));
     for (int64_t repeat = 0; repeat < o_.repeats; ++repeat) {
       ZERO_ASSIGN_OR_RETURN(const double out, Time(*row, /*in_place=*/false));
-      ZERO_ASSIGN_OR_RETURN(const double copies, TimeCopies(*row));
+      ZERO_ASSIGN_OR_RETURN(const double copies, TimeCopies(*row, [] {}));
+      ZERO_ASSIGN_OR_RETURN(const double met,
+                            TimeCopies(*row, [this] { places_.barrier.arrive_and_wait(); }));
       double in = 0;
       if (row->has_in_place()) {
         ZERO_ASSIGN_OR_RETURN(in, Time(*row, /*in_place=*/true));
@@ -128,6 +165,7 @@ class Bench {
       if (!reports) continue;
       row->out_of_place.Add(out);
       row->copies.Add(copies);
+      row->met.Add(met);
       if (row->has_in_place()) row->in_place.Add(in);
     }
     return absl::OkStatus();
@@ -146,48 +184,54 @@ class Bench {
       ZERO_RETURN_IF_ERROR(rank_->Prepare(row->part));
       ZERO_RETURN_IF_ERROR(Meet());
       ZERO_RETURN_IF_ERROR(rank_->Enqueue(row->collective, row->part, in_place));
-      ZERO_ASSIGN_OR_RETURN(const int64_t wrong,
-                            rank_->Wrong(row->collective, row->part, in_place));
-      seconds_[group_->rank()] = static_cast<double>(wrong);
+      ZERO_ASSIGN_OR_RETURN(own().wrong, rank_->Wrong(row->collective, row->part, in_place));
       ZERO_RETURN_IF_ERROR(Meet());
       int64_t all = 0;
-      for (const double count : seconds_) all += static_cast<int64_t>(count);
+      for (const Place& place : places_.of) all += place.wrong;
       if (group_->rank() == 0) (in_place ? row->wrong_in_place : row->wrong) = all;
       ZERO_RETURN_IF_ERROR(Meet());
     }
     return absl::OkStatus();
   }
 
-  // Seconds of one call on the slowest rank.
+  // Seconds of one call, from the first rank's start to the last one's end: where there are more
+  // ranks than processors, no rank's own clock sees the others' turns.
   template <class F>
   absl::StatusOr<double> TimeCalls(const F& call) {
     ZERO_RETURN_IF_ERROR(Meet());
     for (int64_t i = 0; i < o_.warmup_iters; ++i) ZERO_RETURN_IF_ERROR(call());
     ZERO_RETURN_IF_ERROR(rank_->Synchronize());
     ZERO_RETURN_IF_ERROR(Meet());
-    const double start = Now();
+    own().start = Now();
     for (int64_t i = 0; i < o_.iters; ++i) ZERO_RETURN_IF_ERROR(call());
     ZERO_RETURN_IF_ERROR(rank_->Synchronize());
-    seconds_[group_->rank()] = (Now() - start) / static_cast<double>(o_.iters);
+    own().end = Now();
     ZERO_RETURN_IF_ERROR(Meet());
-    return *std::max_element(seconds_.begin(), seconds_.end());
+    double start = own().start, end = own().end;
+    for (const Place& place : places_.of) {
+      start = std::min(start, place.start);
+      end = std::max(end, place.end);
+    }
+    return (end - start) / static_cast<double>(o_.iters);
   }
 
   absl::StatusOr<double> Time(const Row& row, bool in_place) {
     return TimeCalls([&] { return rank_->Enqueue(row.collective, row.part, in_place); });
   }
 
-  absl::StatusOr<double> TimeCopies(const Row& row) {
+  template <class F>
+  absl::StatusOr<double> TimeCopies(const Row& row, const F& meet) {
     return TimeCalls([&] {
-      CopyPlainly(ranks_, group_->rank(), row, SizeOf(o_.type));
+      CopyPlainly(places_.of, group_->rank(), row, SizeOf(o_.type), meet);
       return absl::OkStatus();
     });
   }
 
+  Place& own() { return places_.of[group_->rank()]; }
+
   const Options& o_;
   ProcessGroup* const group_;
-  std::vector<CollectiveRank*>& ranks_;  // all of the process
-  std::vector<double>& seconds_;         // one a rank
+  Places& places_;
   HostDevice device_;
   std::unique_ptr<Stream> stream_;
   std::unique_ptr<CollectiveRank> rank_;
@@ -237,14 +281,15 @@ void PrintTable(const Options& o, const std::vector<Row>& rows) {
               static_cast<long long>(o.repeats), static_cast<long long>(o.iters));
   std::printf(
       "size: bytes that are gathered, exchanged or reduced; algbw = size / time; busbw = algbw x\n"
-      "(N-1)/N, twice that for all_reduce; copy: share of the speed of plain copies of the bytes\n"
-      "that reach a rank, by as many threads; reductions also read them again and add\n\n");
-  std::printf("%-15s %10s %10s %8s %6s %10s %7s %7s %6s %10s %7s %7s %6s %6s\n", "", "size",
+      "(N-1)/N, twice that for all_reduce; copy: share of the speed of as many threads that copy\n"
+      "as many bytes without waiting for each other; meet: of those that meet before and "
+      "after\n\n");
+  std::printf("%-15s %10s %10s %8s %6s %10s %7s %7s %6s %10s %7s %7s %6s %6s %6s\n", "", "size",
               "count", "type", "redop", "time", "algbw", "busbw", "#wrong", "in-place", "algbw",
-              "busbw", "#wrong", "copy");
-  std::printf("%-15s %10s %10s %8s %6s %10s %7s %7s %6s %10s %7s %7s %6s %6s\n", "collective",
+              "busbw", "#wrong", "copy", "meet");
+  std::printf("%-15s %10s %10s %8s %6s %10s %7s %7s %6s %10s %7s %7s %6s %6s %6s\n", "collective",
               "(B)", "(elements)", "", "", "(us)", "(GB/s)", "(GB/s)", "", "(us)", "(GB/s)",
-              "(GB/s)", "", "(%)");
+              "(GB/s)", "", "(%)", "(%)");
   for (const Row& row : rows) {
     const int64_t bytes = row.part * SizeOf(o.type) * o.ranks;
     const double factor = BusFactor(row.collective, static_cast<int>(o.ranks));
@@ -264,7 +309,7 @@ void PrintTable(const Options& o, const std::vector<Row>& rows) {
     } else {
       std::printf(" %10s %7s %7s %6s", "N/A", "N/A", "N/A", "N/A");
     }
-    std::printf(" %6.0f\n", 100 * row.copies.median() / time);
+    std::printf(" %6.0f %6.0f\n", 100 * row.copies.median() / time, 100 * row.met.median() / time);
   }
 }
 
@@ -282,6 +327,9 @@ absl::Status WriteJson(const Options& o, const std::vector<Row>& rows) {
                 ",\"max_us\":", row.out_of_place.max() * 1e6, ",\"algbw_GBps\":", algbw,
                 ",\"busbw_GBps\":", algbw * BusFactor(row.collective, static_cast<int>(o.ranks)))
          << absl::StrCat(",\"copies_median_us\":", row.copies.median() * 1e6,
+                         ",\"copies_min_us\":", row.copies.min() * 1e6,
+                         ",\"met_median_us\":", row.met.median() * 1e6,
+                         ",\"met_min_us\":", row.met.min() * 1e6,
                          ",\"wrong\":", o.check != 0 ? absl::StrCat(row.wrong) : "null", "}\n");
   }
   file.close();
@@ -295,17 +343,16 @@ absl::Status Run(const Options& o) {
     if (o.collective != "all" && o.collective != Name(collective)) continue;
     for (int64_t bytes = o.first_bytes; bytes <= o.last_bytes; bytes *= o.stepfactor) {
       const int64_t part = bytes / SizeOf(o.type) / o.ranks;
-      if (part > 0) rows.push_back({collective, part, {}, {}, {}});
+      if (part > 0) rows.push_back({collective, part, {}, {}, {}, {}});
     }
   }
   if (rows.empty()) {
     return absl::InvalidArgumentError(
         absl::StrCat("--maxbytes ", o.maxbytes, " is less than an element for each rank"));
   }
-  std::vector<CollectiveRank*> ranks(o.ranks);
-  std::vector<double> seconds(o.ranks);
+  Places places(o.ranks);
   ZERO_RETURN_IF_ERROR(RunGroup(o, [&](ProcessGroup* group) -> absl::Status {
-    Bench bench(o, group, &ranks, &seconds);
+    Bench bench(o, group, &places);
     ZERO_RETURN_IF_ERROR(bench.Initialise());
     std::vector<Row> others = rows;  // rank 0's count
     std::vector<Row>& mine = group->rank() == 0 ? rows : others;

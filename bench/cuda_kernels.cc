@@ -82,6 +82,8 @@ class CudaCases {
     scalars.divisor = 8;
     scalars.clip_coefficient = 0.75f;
     scalars.sqrt_bias_correction2 = 0.5f;
+    scalars.beta1 = 0.9f;
+    scalars.one_minus_beta1 = static_cast<float>(1 - 0.9);
     GroupScalars row;
     row.learning_rate = 1e-3f;
     row.step_size = 2e-3f;
@@ -94,26 +96,25 @@ class CudaCases {
 
   void AddAdamW(DType type) {
     const bool narrow = type == DType::kBF16;
-    AdamWArguments a;
+    AdamArguments a;
     a.gradient = narrow ? parts_.data() : wide_.data();
     a.gradient_type = type;
-    a.master = master_.as<float>();
+    a.weights.master = master_.as<float>();
+    if (narrow) a.weights.weight = narrow_out_.data();
+    a.weights.weight_type = type;
     a.moment1 = moment1_.as<float>();
     a.moment2 = moment2_.as<float>();
-    a.weight = narrow ? narrow_out_.data() : wide_out_.data();
-    a.weight_type = type;
     a.groups = groups_.as<uint8_t>();
     a.n = n_;
-    a.one_minus_beta1 = static_cast<float>(1 - 0.9);
     a.beta2 = 0.999f;
     a.one_minus_beta2 = static_cast<float>(1 - 0.999);
     a.epsilon = 1e-8f;
     a.scalars = scalars_.as<StepScalars>();
     a.rows = rows_.as<GroupScalars>();
     // Gradient once; master and two moments, each read and written; weight once.
-    cases_.push_back({"AdamW", absl::StrCat("g ", Name(type), ", w ", Name(type)),
-                      static_cast<double>(2 * SizeOf(type) + 6 * 4),
-                      [a](const Stream& stream) { return AdamW(stream, a); }});
+    cases_.push_back({"AdamW", narrow ? "g bf16, w bf16" : "g fp32, w master",
+                      narrow ? 2.0 + 6 * 4 + 2 : 4.0 + 6 * 4,
+                      [a](const Stream& stream) { return Adam(stream, a); }});
   }
 
   void AddNorm(DType type) {

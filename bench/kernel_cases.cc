@@ -4,9 +4,9 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "device/buffer.h"
+#include "bench/array.h"
 #include "device/status.h"
-#include "kernels/adamw_math.h"
+#include "kernels/adam_math.h"
 #include "kernels/element_type.h"
 #include "kernels/kernels.h"
 #include "kernels/norm_math.h"
@@ -16,64 +16,6 @@ namespace zero::bench {
 namespace {
 
 constexpr int64_t kParts = 4;
-
-// In [-1, 1), a function of array and index.
-float Value(int64_t array, int64_t i) {
-  uint64_t x = static_cast<uint64_t>(i) * 0x9E3779B97F4A7C15u + static_cast<uint64_t>(array);
-  x ^= x >> 29;
-  x *= 0xBF58476D1CE4E5B9u;
-  return static_cast<float>(static_cast<int64_t>(x >> 40) - (1 << 23)) / (1 << 23);
-}
-
-// Elements of either type in device memory, filled from Value(array, i).
-class Array {
- public:
-  absl::Status Allocate(Device* device, DType type, int64_t n, int64_t array) {
-    type_ = type;
-    n_ = n;
-    array_ = array;
-    ZERO_ASSIGN_OR_RETURN(buffer_, device->Allocate(n * SizeOf(type), MemoryCategory::kOther,
-                                                    "arrays of the benchmark"));
-    Reset();
-    return absl::OkStatus();
-  }
-  void Reset() {
-    WithElementType(type_, [this](auto t) {
-      for (int64_t i = 0; i < n_; ++i) RoundTo(Value(array_, i), buffer_.as<decltype(t)>() + i);
-    });
-  }
-  // What Reset stored.
-  float Initial(int64_t i) const {
-    const float x = Value(array_, i);
-    return type_ == DType::kF32 ? x : ToFloat(ToBFloat16(x));
-  }
-  // "" or where an element is not expected(i), rounded.
-  template <class Expected>
-  std::string Difference(const char* name, const Expected& expected) const {
-    std::string difference;
-    WithElementType(type_, [&](auto t) {
-      using T = decltype(t);
-      for (int64_t i = 0; i < n_ && difference.empty(); ++i) {
-        T rounded;
-        RoundTo(expected(i), &rounded);
-        const float got = ToFloat(buffer_.as<T>()[i]);
-        if (BitsOf(got) != BitsOf(ToFloat(rounded))) {
-          difference = absl::StrCat(name, "[", i, "] is ", got, ", expected ", ToFloat(rounded));
-        }
-      }
-    });
-    return difference;
-  }
-  void* data() const { return buffer_.data(); }
-  float* floats() const { return buffer_.as<float>(); }
-  DType type() const { return type_; }
-
- private:
-  DType type_ = DType::kF32;
-  int64_t n_ = 0;
-  int64_t array_ = 0;
-  Buffer buffer_;
-};
 
 struct Updated {
   float master, moment1, moment2;
@@ -98,11 +40,12 @@ class Cases : public KernelCases {
     scalars_.divisor = 8;
     scalars_.clip_coefficient = 0.75f;
     scalars_.sqrt_bias_correction2 = 0.5f;
+    scalars_.beta1 = 0.9f;
+    scalars_.one_minus_beta1 = static_cast<float>(1 - 0.9);
     for (int g = 0; g < 2; ++g) {
       rows_[g].learning_rate = 1e-3f;
       rows_[g].step_size = 2e-3f;
       rows_[g].keep = g == 0 ? 0.9999f : 1.0f;
-      rows_[g].weight_decay = g == 0 ? 0.1f : 0.0f;
     }
     AddUpdates();
     AddOthers();
@@ -120,11 +63,11 @@ class Cases : public KernelCases {
     Arguments a;
     a.gradient = gradient.data();
     a.gradient_type = gradient.type();
-    a.master = master_.floats();
+    a.weights.master = master_.floats();
     a.moment1 = moment1_.floats();
     if (weight != nullptr) {
-      a.weight = weight->data();
-      a.weight_type = weight->type();
+      a.weights.weight = weight->data();
+      a.weights.weight_type = weight->type();
     }
     a.groups = groups_.data();
     a.n = n_;
@@ -143,10 +86,10 @@ class Cases : public KernelCases {
   }
 
   // One element after one update by the scalar formulas.
-  Updated Expected(const AdamWArguments& a, const Array& gradient, int64_t i) const {
+  Updated Expected(const AdamArguments& a, const Array& gradient, int64_t i) const {
     const float root = moment2_.Initial(i);
     Updated u{master_.Initial(i), moment1_.Initial(i), root * root};
-    AdamWMath(a, scalars_, rows_[groups_[static_cast<size_t>(i / 64)]], gradient.Initial(i),
+    AdamMath(a, scalars_, rows_[groups_[static_cast<size_t>(i / 64)]], gradient.Initial(i),
               &u.master, &u.moment1, &u.moment2);
     return u;
   }
@@ -169,9 +112,8 @@ class Cases : public KernelCases {
   }
 
   void AddUpdate(const Array* gradient, const Array* weight, const std::string& types) {
-    AdamWArguments a = Update<AdamWArguments>(*gradient, weight);
+    AdamArguments a = Update<AdamArguments>(*gradient, weight);
     a.moment2 = moment2_.floats();
-    a.one_minus_beta1 = static_cast<float>(1 - 0.9);
     a.beta2 = 0.999f;
     a.one_minus_beta2 = static_cast<float>(1 - 0.999);
     a.epsilon = 1e-8f;
@@ -182,7 +124,7 @@ class Cases : public KernelCases {
     adamw.bytes = static_cast<double>(SizeOf(gradient->type()) + 6 * 4 +
                                       (weight != nullptr ? SizeOf(weight->type()) : 0));
     adamw.prepare = [this] { return ResetUpdates(); };
-    adamw.enqueue = [a](const Stream& stream) { return AdamW(stream, a); };
+    adamw.enqueue = [a](const Stream& stream) { return Adam(stream, a); };
     adamw.difference = [this, a, gradient, weight] {
       const auto moment2 = [&](int64_t i) { return Expected(a, *gradient, i).moment2; };
       const std::string difference = UpdateDifference(a, gradient, weight);
@@ -194,11 +136,9 @@ class Cases : public KernelCases {
   void AddUpdates() {
     AddUpdate(&narrow_, &narrow_out_, "g bf16, w bf16");
     AddUpdate(&wide_, &narrow_out_, "g fp32, w bf16");
-    AddUpdate(&wide_, &wide_out_, "g fp32, w fp32");
     AddUpdate(&wide_, nullptr, "g fp32, w master");
 
     SgdArguments a = Update<SgdArguments>(narrow_, &narrow_out_);
-    a.momentum = 0.9f;
     KernelCase sgd;
     sgd.kernel = "Sgd";
     sgd.types = "g bf16, w bf16";

@@ -13,6 +13,7 @@ using Subcommand = absl::Status (*)(const std::vector<std::string>& arguments);
 
 absl::Status RunCollectives(const std::vector<std::string>& arguments);
 absl::Status RunKernels(const std::vector<std::string>& arguments);
+absl::Status RunOptimizer(const std::vector<std::string>& arguments);
 absl::Status RunStages(const std::vector<std::string>& arguments);
 
 }  // namespace zero::bench

@@ -2,14 +2,27 @@
 
 #include <utility>
 
-#include "absl/strings/str_cat.h"
 #include "device/status.h"
 
 namespace zero {
 
+int64_t CallsInFlight::Count(const std::string& what) {
+  std::lock_guard<std::mutex> lock(mutex_);
+  last_ = what;
+  return called_++;
+}
+
+void CallsInFlight::BeginOnHost(std::string what) { (void)Count(what); }
+
+void CallsInFlight::EndOnHost() {
+  std::lock_guard<std::mutex> lock(mutex_);
+  ++ended_;
+}
+
 absl::StatusOr<std::unique_ptr<CallsInFlight::Call>> CallsInFlight::Begin(const Stream& stream,
                                                                           std::string what,
                                                                           absl::Duration limit) {
+  const int64_t index = Count(what);
   std::unique_ptr<Call> call;
   {
     std::lock_guard<std::mutex> lock(mutex_);
@@ -24,6 +37,7 @@ absl::StatusOr<std::unique_ptr<CallsInFlight::Call>> CallsInFlight::Begin(const 
     ZERO_ASSIGN_OR_RETURN(call->before, device_->CreateEvent());
     ZERO_ASSIGN_OR_RETURN(call->after, device_->CreateEvent());
   }
+  call->index = index;
   call->what = std::move(what);
   call->limit = limit;
   call->running = false;
@@ -42,29 +56,43 @@ void CallsInFlight::DropEnded() {
   while (!calls_.empty() && calls_.front()->after->Reached()) {
     spare_.push_back(std::move(calls_.front()));
     calls_.pop_front();
+    ++ended_;
   }
 }
 
-absl::Status CallsInFlight::Watch() {
+std::optional<LateCall> CallsInFlight::Watch() {
   std::lock_guard<std::mutex> lock(mutex_);
   DropEnded();
-  if (calls_.empty()) return absl::OkStatus();
+  if (calls_.empty()) return std::nullopt;
   Call& oldest = *calls_.front();
   const auto now = std::chrono::steady_clock::now();
   if (!oldest.running) {
     oldest.running = oldest.before->Reached();
     oldest.since = now;
-    return absl::OkStatus();
+    return std::nullopt;
   }
-  if (absl::FromChrono(now - oldest.since) < oldest.limit) return absl::OkStatus();
-  return absl::DeadlineExceededError(
-      absl::StrCat(oldest.what, " did not end within ", absl::FormatDuration(oldest.limit),
-                   ": another rank did not call it, or cannot be reached"));
+  if (absl::FromChrono(now - oldest.since) < oldest.limit) return std::nullopt;
+  return LateCall{oldest.index, oldest.what, oldest.limit, true};
 }
 
 std::string CallsInFlight::Oldest() const {
   std::lock_guard<std::mutex> lock(mutex_);
   return calls_.empty() ? "" : calls_.front()->what;
+}
+
+Standing CallsInFlight::standing() const {
+  std::lock_guard<std::mutex> lock(mutex_);
+  Standing standing{called_, ended_, last_, ""};
+  if (!calls_.empty() && calls_.front()->running) {
+    ++standing.begun;
+    standing.running = calls_.front()->what;
+  }
+  return standing;
+}
+
+LateCall CallsInFlight::Newest(absl::Duration limit) const {
+  std::lock_guard<std::mutex> lock(mutex_);
+  return LateCall{called_ - 1, last_, limit, false};
 }
 
 }  // namespace zero

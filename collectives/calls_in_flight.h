@@ -2,9 +2,11 @@
 #pragma once
 
 #include <chrono>
+#include <cstdint>
 #include <deque>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -15,6 +17,22 @@
 
 namespace zero {
 
+// Where a rank is in its group's calls, which every rank makes in the same order.
+struct Standing {
+  int64_t called = 0;   // made so far
+  int64_t begun = 0;    // of these, those that its streams had come to when it was last looked at
+  std::string last;     // the newest; empty: none
+  std::string running;  // the newest that has begun, unless it has ended
+};
+
+// A call that has not ended within its limit.
+struct LateCall {
+  int64_t index = 0;  // calls before it
+  std::string what;
+  absl::Duration limit;
+  bool in_stream = true;  // false: the host still waits for the others to make it
+};
+
 // A call is between two events: the one before it says that the call is at the head of its stream,
 // the one after it that it has ended. Calls of one communicator run in the order they were made, so
 // only the oldest is looked at. Events are made when the most calls so far are in flight, and
@@ -24,6 +42,7 @@ class CallsInFlight {
   explicit CallsInFlight(Device* device) : device_(device) {}
 
   struct Call {
+    int64_t index = 0;
     std::string what;
     absl::Duration limit;
     std::unique_ptr<Event> before;
@@ -37,16 +56,28 @@ class CallsInFlight {
                                               absl::Duration limit);
   absl::Status End(const Stream& stream, std::unique_ptr<Call> call);
 
-  // kDeadlineExceeded naming the oldest call if it has been running for its limit.
-  absl::Status Watch();
+  // A call that is not in a stream: it has begun and ended when End is called.
+  void BeginOnHost(std::string what);
+  void EndOnHost();
+
+  // The oldest call if it has been running for its limit.
+  std::optional<LateCall> Watch();
   // The oldest call in flight, or "".
   std::string Oldest() const;
+  // Without a look at the device. Any thread.
+  Standing standing() const;
+  // The newest call, which the host waited for in vain.
+  LateCall Newest(absl::Duration limit) const;
 
  private:
+  int64_t Count(const std::string& what);
   void DropEnded();  // mutex_ held
 
   Device* const device_;
   mutable std::mutex mutex_;
+  int64_t called_ = 0;
+  int64_t ended_ = 0;
+  std::string last_;
   std::deque<std::unique_ptr<Call>> calls_;
   std::vector<std::unique_ptr<Call>> spare_;
 };

@@ -53,6 +53,14 @@ absl::Status CheckedGroup::ReduceScatter(const Stream& stream, const char* name,
   return group_->ReduceScatter(stream, name, pieces);
 }
 
+absl::Status CheckedGroup::ReduceInOrder(const Stream& stream, const char* name,
+                                         absl::Span<const ReductionPiece> pieces) {
+  std::vector<int64_t> bytes;
+  for (const ReductionPiece& piece : pieces) bytes.push_back(piece.columns * SizeOf(piece.type));
+  Say("ordered reduction", name, bytes);
+  return group_->ReduceInOrder(stream, name, pieces);
+}
+
 absl::Status CheckedGroup::Barrier(const Stream& stream, const char* name) {
   Say("barrier", name, {});
   return group_->Barrier(stream, name);

@@ -27,6 +27,11 @@ class CheckedGroup : public ProcessGroup {
   bool has_native_reduction() const override { return group_->has_native_reduction(); }
   absl::Status ReduceScatter(const Stream& stream, const char* name,
                              absl::Span<const ReduceScatterPiece> pieces) override;
+  bool has_ordered_reduction(DeviceKind kind) const override {
+    return group_->has_ordered_reduction(kind);
+  }
+  absl::Status ReduceInOrder(const Stream& stream, const char* name,
+                             absl::Span<const ReductionPiece> pieces) override;
   bool single_host() const override { return group_->single_host(); }
   const int32_t* failure_flag() const override { return group_->failure_flag(); }
   absl::Status Barrier(const Stream& stream, const char* name) override;

@@ -87,7 +87,7 @@ absl::Status FrameBuffer::Next(std::optional<Frame>& frame) {
   const size_t length = Take<uint32_t>(bytes_.data());
   const auto type = static_cast<unsigned char>(bytes_[4]);
   if (length > limit_ || type < static_cast<unsigned char>(FrameType::kGreeting) ||
-      type > static_cast<unsigned char>(FrameType::kLeft)) {
+      type > static_cast<unsigned char>(FrameType::kAnswered)) {
     return absl::InvalidArgumentError(absl::StrCat("no message of this protocol: ", length,
                                                    " bytes of type ", type, "; at most ", limit_));
   }

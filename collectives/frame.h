@@ -23,6 +23,10 @@ enum class FrameType : uint8_t {
   kFailed,        // hub to member: code, message
   kLeave,         // member to hub
   kLeft,          // hub to member: rank
+  kAsk,           // member to hub: number of the question, subject
+  kAsked,         // hub to member: who asks, number, subject
+  kAnswer,        // member to hub: who asked, number, answer
+  kAnswered,      // hub to member: who answers, number, answer
 };
 
 struct Frame {

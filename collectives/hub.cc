@@ -39,6 +39,10 @@ void Hub::OnFrame(int rank, const Frame& frame) {
       return Fail(reader.Failure());
     case FrameType::kLeave:
       return OnLeave(rank);
+    case FrameType::kAsk:
+      return OnAsk(rank, reader);
+    case FrameType::kAnswer:
+      return OnAnswer(rank, reader);
     default:
       return;  // a sign of life
   }
@@ -122,6 +126,32 @@ void Hub::OnLeave(int rank) {
     }
   }
   SendToAll(FrameWriter(FrameType::kLeft).Number(static_cast<uint64_t>(rank)).Finish());
+}
+
+void Hub::OnAsk(int rank, FrameReader& reader) {
+  const uint64_t number = reader.Number();
+  const std::string subject = reader.Text();
+  if (!reader.ok()) return;
+  const Frame asked = FrameWriter(FrameType::kAsked)
+                          .Number(static_cast<uint64_t>(rank))
+                          .Number(number)
+                          .Text(subject)
+                          .Finish();
+  ForEachRank([&](int other) {
+    if (other != rank) send_(other, asked);
+  });
+}
+
+void Hub::OnAnswer(int rank, FrameReader& reader) {
+  const uint64_t asker = reader.Number();
+  const uint64_t number = reader.Number();
+  const std::string answer = reader.Text();
+  if (!reader.ok() || asker >= static_cast<uint64_t>(size_)) return;
+  send_(static_cast<int>(asker), FrameWriter(FrameType::kAnswered)
+                                     .Number(static_cast<uint64_t>(rank))
+                                     .Number(number)
+                                     .Text(answer)
+                                     .Finish());
 }
 
 void Hub::OnClosed(int rank, const std::string& why) {

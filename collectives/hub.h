@@ -49,6 +49,8 @@ class Hub {
   void Answer(uint64_t index, const Exchange& exchange);
   void OnAgree(int rank, FrameReader& reader);
   void OnLeave(int rank);
+  void OnAsk(int rank, FrameReader& reader);
+  void OnAnswer(int rank, FrameReader& reader);
   // Calls `send(rank)` for each rank. Rank 0 comes last: its callbacks run in the call, and the
   // others must not wait for them.
   template <class F>

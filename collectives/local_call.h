@@ -7,10 +7,11 @@
 
 #include "absl/types/span.h"
 #include "collectives/process_group.h"
+#include "device/thread_pool.h"
 
 namespace zero {
 
-enum class CollectiveKind : uint8_t { kAllToAll, kAllGather, kBarrier };
+enum class CollectiveKind : uint8_t { kAllToAll, kAllGather, kReduction, kBarrier };
 
 // One rank's side of a collective.
 struct Arrival {
@@ -19,6 +20,7 @@ struct Arrival {
   std::string name;
   std::vector<AllToAllPiece> all_to_all;
   std::vector<AllGatherPiece> all_gather;
+  std::vector<ReductionPiece> reductions;
 
   std::vector<int64_t> Bytes() const;  // of each piece
   // "all-gather 'weights' of 128+64 bytes"
@@ -37,7 +39,8 @@ struct LocalCall {
   int left = 0;     // ranks that are done with the call
 };
 
-// Reads all ranks' memory into rank `rank`'s, when all have arrived.
-void CopyToRank(absl::Span<const Arrival> arrivals, int rank);
+// Reads all ranks' memory into rank `rank`'s, when all have arrived. Sums are shared out over
+// `pool`, which may be null.
+void CopyToRank(absl::Span<const Arrival> arrivals, int rank, ThreadPool* pool);
 
 }  // namespace zero

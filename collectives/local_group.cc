@@ -11,7 +11,9 @@
 #include "collectives/local_call.h"
 #include "collectives/local_device_call.h"
 #include "device/device.h"
+#include "device/host_device.h"
 #include "device/status.h"
+#include "kernels/host_sum.h"
 
 namespace zero {
 struct LocalWorld::Shared {
@@ -86,6 +88,18 @@ class LocalWorld::Group : public ProcessGroup {
     return Enqueue(stream, name, std::move(arrival));
   }
 
+  bool has_ordered_reduction(DeviceKind kind) const override { return kind == DeviceKind::kHost; }
+  absl::Status ReduceInOrder(const Stream& stream, const char* name,
+                             absl::Span<const ReductionPiece> pieces) override {
+    if (!has_ordered_reduction(stream.device().kind())) {
+      return ProcessGroup::ReduceInOrder(stream, name, pieces);
+    }
+    Arrival arrival;
+    arrival.kind = CollectiveKind::kReduction;
+    arrival.reductions.assign(pieces.begin(), pieces.end());
+    return Enqueue(stream, name, std::move(arrival));
+  }
+
   absl::Status Barrier(const Stream& stream, const char* name) override {
     return Enqueue(stream, name, Arrival());
   }
@@ -105,7 +119,7 @@ class LocalWorld::Group : public ProcessGroup {
   absl::Status Check(const Arrival& arrival) const;
   void Count(const Arrival& arrival);
   absl::Status Arrive(int64_t index, LocalCall& call, Arrival arrival);
-  absl::Status Copy(LocalCall& call);
+  absl::Status Copy(LocalCall& call, ThreadPool* pool);
   absl::Status Leave(int64_t index, LocalCall& call);
   // The deadline has passed since this rank began to wait for the others.
   void Expire(const LocalCall& call);
@@ -128,6 +142,14 @@ absl::Status LocalWorld::Group::Check(const Arrival& arrival) const {
   for (int64_t piece : arrival.Bytes()) {
     if (piece >= 0) continue;
     return absl::InvalidArgumentError(absl::StrCat(arrival.Describe(), ": negative size"));
+  }
+  for (const ReductionPiece& piece : arrival.reductions) {
+    const void* const own =
+        static_cast<const char*>(piece.send) + rank_ * piece.slice * SizeOf(piece.type);
+    const absl::Status status = CheckHostSum(
+        {{&own, 1}, piece.type, piece.out, piece.out_type, piece.accumulate, piece.columns});
+    if (status.ok()) continue;
+    return absl::InvalidArgumentError(absl::StrCat(arrival.Describe(), ": ", status.message()));
   }
   return absl::OkStatus();
 }
@@ -169,7 +191,7 @@ absl::Status LocalWorld::Group::Enqueue(const Stream& stream, const char* name, 
   copy.ready = [shared, call] { return !shared->failure.ok() || (*call)->arrived == shared->size; };
   copy.deadline = shared->deadline;
   copy.expire = [this, call] { Expire(**call); };
-  copy.run = [this, call] { return Copy(**call); };
+  copy.run = [this, call, pool = HostPool(stream)] { return Copy(**call, pool); };
   copy.skip = fail;
   ZERO_RETURN_IF_ERROR(stream.Enqueue(std::move(copy)));
 
@@ -219,17 +241,19 @@ void LocalWorld::Group::Expire(const LocalCall& call) {
                                        " for rank ", absl::StrJoin(missing, ", "))));
 }
 
-absl::Status LocalWorld::Group::Copy(LocalCall& call) {
+absl::Status LocalWorld::Group::Copy(LocalCall& call, ThreadPool* pool) {
   {
     std::lock_guard<std::mutex> lock(shared_->gate->mutex);
     if (!shared_->failure.ok()) return shared_->failure;
     ++shared_->copying;
   }
   // Nobody changes `arrivals` any more: all have arrived.
-  CopyToRank(call.arrivals, rank_);
+  CopyToRank(call.arrivals, rank_, pool);
   std::lock_guard<std::mutex> lock(shared_->gate->mutex);
   --shared_->copying;
-  if (++call.copied == size() || shared_->copying == 0) shared_->gate->changed.notify_all();
+  ++call.copied;
+  const bool given_up = !shared_->failure.ok() && shared_->copying == 0;
+  if (call.copied == size() || given_up) shared_->gate->changed.notify_all();
   return absl::OkStatus();
 }
 

@@ -24,8 +24,10 @@ struct NcclOptions {
 // A collective that fails does not fail its stream: the group sets its failure_flag, on every rank
 // that can be reached, and then lets the stream go on with anything in the memory received into. A
 // thread of the process, shared by all groups, watches over deadlines, NCCL's own errors and ranks
-// that died. Calls block the host only while NCCL takes them in, at first use of a connection for
-// as long as the other ranks need to come.
+// that died. When a call is late the ranks are asked over `control` where they are, so that the
+// error names those that did not come; that takes at most two seconds more. Ranks whose calls
+// differ are found by CheckedGroup (checked_group.h) only. Calls block the host only while NCCL
+// takes them in, at first use of a connection for as long as the other ranks need to come.
 //
 // kUnimplemented: this build, or this machine, has no NCCL, or another version than
 // CheckNcclVersion allows. kFailedPrecondition, the same on every rank: two ranks have one GPU, or

@@ -4,6 +4,7 @@
 #include <system_error>
 #include <utility>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "collectives/call_description.h"
 #include "collectives/nccl_hints.h"
@@ -55,10 +56,13 @@ NcclRank::NcclRank(const NcclApi& api, CudaDevice* device, ControlChannel* contr
 NcclRank::~NcclRank() {
   // Under watch: a rank that dies meanwhile ends the wait.
   if (Health().ok()) {
-    const absl::Status finished = communicator_.Finish(deadline_);
+    calls_.BeginOnHost("end of NCCL");
+    absl::Status finished = communicator_.Finish(deadline_);
+    if (absl::IsDeadlineExceeded(finished)) finished = FindMissing(calls_.Newest(deadline_));
     if (!finished.ok()) Abort(finished);
   }
   if (watched_) Watchdog::OfProcess().Remove(this);
+  if (!id_.empty()) control_->SetAnswer(id_, nullptr);
 }
 
 absl::Status NcclRank::Allocate() {
@@ -80,6 +84,8 @@ absl::Status NcclRank::Start(absl::Span<const NcclIdentity> identities) {
   for (const NcclIdentity& rank : identities) {
     if (rank.boot == identities[rank_].boot) ++local_ranks_;
   }
+  id_ = identities[0].unique_id;
+  control_->SetAnswer(id_, [this] { return Encode(calls_.standing()); });
   absl::Status status = Allocate();
   if (status.ok()) {
     try {
@@ -96,8 +102,13 @@ absl::Status NcclRank::Start(absl::Span<const NcclIdentity> identities) {
   }
   ncclUniqueId id;
   identities[0].unique_id.copy(id.internal, sizeof(id.internal));
+  calls_.BeginOnHost("start of NCCL");
   status = communicator_.Start(id, size_, rank_, deadline_);
-  if (status.ok()) status = SelfTest();
+  if (absl::IsDeadlineExceeded(status)) status = FindMissing(calls_.Newest(deadline_));
+  if (status.ok()) {
+    calls_.EndOnHost();
+    status = SelfTest();
+  }
   if (status.ok()) return status;
   Abort(status);
   // What was reported first says more.
@@ -174,8 +185,8 @@ absl::Status NcclRank::ReduceScatter(const Stream& stream, const char* name,
 
 absl::Status NcclRank::Call(const Stream& stream, const Shape& shape,
                             absl::FunctionRef<void(NcclCalls&)> make_calls) {
-  const std::string what =
-      absl::StrCat(DescribeCall(shape.operation, shape.name, shape.bytes), " on rank ", rank_);
+  const std::string call = DescribeCall(shape.operation, shape.name, shape.bytes);
+  const std::string what = absl::StrCat(call, " on rank ", rank_);
   const absl::Status health = Health();
   if (!health.ok()) {
     return absl::AbortedError(absl::StrCat(what, ": the group failed before: ", health.message()));
@@ -190,8 +201,9 @@ absl::Status NcclRank::Call(const Stream& stream, const Shape& shape,
   Count(shape);
   // Nothing to move, on any rank.
   if (shape.Sum() == 0 && !shape.synchronises) return absl::OkStatus();
-  const absl::Status enqueued = Enqueue(stream, what, make_calls);
+  absl::Status enqueued = Enqueue(stream, call, make_calls);
   if (enqueued.ok()) return enqueued;
+  if (absl::IsDeadlineExceeded(enqueued)) enqueued = FindMissing(calls_.Newest(limit_));
   // The other ranks would wait for this one. What one of them reported first says more.
   Abort(enqueued);
   return Health();
@@ -201,7 +213,8 @@ absl::Status NcclRank::Enqueue(const Stream& stream, const std::string& what,
                                absl::FunctionRef<void(NcclCalls&)> make_calls) {
   ZERO_ASSIGN_OR_RETURN(std::unique_ptr<CallsInFlight::Call> call,
                         calls_.Begin(stream, what, limit_));
-  ZERO_RETURN_IF_ERROR(communicator_.Run(stream, what, limit_, make_calls));
+  ZERO_RETURN_IF_ERROR(
+      communicator_.Run(stream, absl::StrCat(what, " on rank ", rank_), limit_, make_calls));
   return calls_.End(stream, std::move(call));
 }
 
@@ -212,39 +225,55 @@ void NcclRank::Count(const Shape& shape) {
   traffic.bytes += shape.Sum() * (size_ - 1);
 }
 
+absl::Status NcclRank::FindMissing(const LateCall& call) {
+  const RollCall roll(control_, id_, call);
+  while (!roll.Over() && Health().ok()) device_->Yield();
+  return roll.Verdict();
+}
+
+absl::Status NcclRank::During(const absl::Status& failure) const {
+  const std::string call = calls_.Oldest();
+  if (call.empty() || absl::StrContains(failure.message(), call)) return failure;
+  return absl::Status(failure.code(),
+                      absl::StrCat(failure.message(), " (during ", call, " on rank ", rank_, ")"));
+}
+
 void NcclRank::Check() {
-  if (failed_.load(std::memory_order_acquire)) return;
+  if (aborting_.load(std::memory_order_acquire)) return;
   absl::Status status = control_->Health();
   if (status.ok()) status = communicator_.AsyncError(absl::StrCat("rank ", rank_));
-  if (!status.ok()) {
-    const std::string call = calls_.Oldest();
-    if (!call.empty()) {
-      status = absl::Status(status.code(), absl::StrCat(status.message(), " (during ", call, ")"));
-    }
+  if (!status.ok()) return Abort(During(status));
+  if (!late_.has_value()) {
+    const std::optional<LateCall> call = calls_.Watch();
+    if (!call.has_value()) return;
+    late_.emplace(control_, id_, *call);
   }
-  if (status.ok()) status = calls_.Watch();
-  if (!status.ok()) Abort(status);
+  if (late_->Over()) Abort(late_->Verdict());
 }
 
 void NcclRank::Abort(const absl::Status& reason) {
   {
     std::unique_lock<std::mutex> lock(mutex_);
-    if (!failure_.ok()) {
+    if (aborting_) {
       // A callback of the control channel, called below by this very thread.
       if (aborter_ == std::this_thread::get_id()) return;
       ended_.wait(lock, [this] { return aborted_; });
       return;
     }
-    failure_ = reason;
+    aborting_ = true;
     aborter_ = std::this_thread::get_id();
   }
   // First of all: what the streams run after the abort must be able to see that it came.
   if (flag_.data() != nullptr) {
     std::atomic_ref<int32_t>(*flag_.as<int32_t>()).store(1, std::memory_order_release);
   }
-  failed_.store(true, std::memory_order_release);
-  // The others next: they would take the end of this communicator for a failure of their own.
+  // The others next: they would take the end of this communicator for a failure of their own. One
+  // of them may have failed before.
   control_->Abort(reason);
+  const absl::Status first = control_->Health();
+  const bool own = first.ok() || absl::StartsWith(reason.message(), first.message());
+  failure_ = own ? reason : During(first);
+  failed_.store(true, std::memory_order_release);
   communicator_.Abort();
   {
     std::lock_guard<std::mutex> lock(mutex_);

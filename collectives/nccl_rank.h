@@ -5,6 +5,7 @@
 #include <condition_variable>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <thread>
 #include <vector>
@@ -14,6 +15,7 @@
 #include "collectives/nccl_communicator.h"
 #include "collectives/nccl_group.h"
 #include "collectives/nccl_identity.h"
+#include "collectives/roll_call.h"
 #include "collectives/watchdog.h"
 
 namespace zero {
@@ -56,6 +58,10 @@ class NcclRank : public ProcessGroup, private Watched {
                        absl::FunctionRef<void(NcclCalls&)> make_calls);
   void Count(const Shape& shape);
   void Check() override;  // the watchdog's
+  // Asks the ranks who did not make a call. Waits for them, or until the group fails.
+  absl::Status FindMissing(const LateCall& call);
+  // The failure, with the call that it ended.
+  absl::Status During(const absl::Status& failure) const;
 
   CudaDevice* const device_;
   ControlChannel* const control_;
@@ -67,15 +73,18 @@ class NcclRank : public ProcessGroup, private Watched {
   bool watched_ = false;
   Buffer flag_;     // int32, of the host
   Buffer scratch_;  // a byte of each rank, for barriers
+  std::string id_;  // of the group, to all ranks
   CallsInFlight calls_;
+  std::optional<RollCall> late_;  // the watchdog's
   NcclCommunicator communicator_;
 
   mutable std::mutex mutex_;
   std::condition_variable ended_;
-  absl::Status failure_;  // written once, before failed_
+  std::atomic<bool> aborting_{false};
+  std::thread::id aborter_;  // set with aborting_
+  absl::Status failure_;     // written once, before failed_
   std::atomic<bool> failed_{false};
-  std::thread::id aborter_;  // set with failure_
-  bool aborted_ = false;     // nothing runs any more
+  bool aborted_ = false;  // nothing runs any more
   TrafficTable traffic_;
 };
 

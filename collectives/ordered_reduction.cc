@@ -33,7 +33,9 @@ absl::StatusOr<OrderedReduction> OrderedReduction::Create(Device* device, Proces
                                                           int64_t receive_bytes,
                                                           ReductionKind kind) {
   ZERO_ASSIGN_OR_RETURN(ReductionChoice choice, ChooseReduction(kind, *group));
-  OrderedReduction reduction(group, std::move(choice));
+  const bool in_place =
+      choice.kind == ReductionKind::kOrdered && group->has_ordered_reduction(device->kind());
+  OrderedReduction reduction(group, std::move(choice), in_place);
   if (group->size() == 1) return reduction;
   for (int i = 0; i < 2; ++i) {
     ZERO_ASSIGN_OR_RETURN(
@@ -95,6 +97,7 @@ absl::Status OrderedReduction::Run(const Stream& communication, const Stream& ar
     }
     received.push_back(receive.bytes_at(begin));
   }
+  if (in_place_) return group_->ReduceInOrder(arithmetic, name, pieces);
   next_ = 1 - next_;
   ZERO_RETURN_IF_ERROR(handover.Write(
       communication, [&] { return Exchange(communication, name, pieces, received); }));

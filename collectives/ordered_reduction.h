@@ -13,22 +13,9 @@
 #include "collectives/reduction_kind.h"
 #include "device/buffer.h"
 #include "device/device.h"
-#include "device/dtype.h"
 #include "device/handover.h"
 
 namespace zero {
-
-// A run of columns of a matrix of size() slices: slice r starts at send + r * slice elements.
-// Rank r ends up with out[i] = sum over q of rank q's send[r * slice + i], i in [0, columns).
-struct ReductionPiece {
-  const void* send = nullptr;  // at the first column of slice 0
-  int64_t slice = 0;           // elements
-  int64_t columns = 0;
-  DType type = DType::kF32;
-  void* out = nullptr;  // [columns]
-  DType out_type = DType::kF32;
-  bool accumulate = false;  // add to out instead of overwriting it
-};
 
 // Each rank sends to rank r the columns that r owns, in the dtype written; r adds the parts in fp32
 // in rank order and rounds once (kernels.h, OrderedSum). Sends (N-1)/N of the elements, as a ring
@@ -40,13 +27,17 @@ struct ReductionPiece {
 // The native kind lets the group add instead: rank r receives one part, the sum, rounded to the
 // dtype written, and only its own fp32 addition to `out` is left. Order and bits are the back
 // end's.
+//
+// Where the group can read all ranks' memory (ProcessGroup::ReduceInOrder), nothing is received:
+// the sum itself is the collective.
 class OrderedReduction {
  public:
   // `receive_bytes`: size of each of the two receive buffers; the largest call needs the bytes of
   // its pieces over all ranks, each piece but the last rounded up to 64. Allocated now, as
   // MemoryCategory::kReceive. None for one rank. `device` and `group` outlive the object; the
   // streams must have been synchronised when it goes. Errors of `kind`: see ChooseReduction. The
-  // native kind takes as much memory, so that the plan does not depend on the hosts.
+  // native kind, and sums that receive nothing, take as much memory, so that a plan holds on every
+  // back end.
   static absl::StatusOr<OrderedReduction> Create(Device* device, ProcessGroup* group,
                                                  int64_t receive_bytes,
                                                  ReductionKind kind = ReductionKind::kOrdered);
@@ -54,15 +45,19 @@ class OrderedReduction {
   // Which kind it is, and why, for people.
   const std::string& reduction_choice() const { return choice_.text; }
 
-  // Enqueues one exchange on `communication` and the sums on `arithmetic`. When both have run, the
-  // sent memory may be changed and the outputs read. kInvalidArgument if the pieces do not fit the
-  // receive buffer; nothing enqueued. For one rank nothing is sent: the sum reads `send` itself.
+  // Enqueues one exchange on `communication` and the sums on `arithmetic`. When ReaderOf these has
+  // run, the sent memory may be changed; when `arithmetic` has, the outputs may be read.
+  // kInvalidArgument if the pieces do not fit the receive buffer; nothing enqueued.
   absl::Status Run(const Stream& communication, const Stream& arithmetic, const char* name,
                    absl::Span<const ReductionPiece> pieces);
+  // The stream that reads what is sent: `arithmetic` where the sum does it itself, as for one rank.
+  const Stream& ReaderOf(const Stream& communication, const Stream& arithmetic) const {
+    return in_place_ || group_->size() == 1 ? arithmetic : communication;
+  }
 
  private:
-  OrderedReduction(ProcessGroup* group, ReductionChoice choice)
-      : group_(group), choice_(std::move(choice)) {}
+  OrderedReduction(ProcessGroup* group, ReductionChoice choice, bool in_place)
+      : group_(group), choice_(std::move(choice)), in_place_(in_place) {}
 
   // Ranks' parts that arrive of each piece.
   int64_t part_count() const { return choice_.kind == ReductionKind::kNative ? 1 : group_->size(); }
@@ -72,6 +67,7 @@ class OrderedReduction {
 
   ProcessGroup* group_;
   ReductionChoice choice_;
+  bool in_place_;  // the sum reads all ranks' memory where it lies
   std::vector<Buffer> receive_;
   std::vector<Handover> handover_;
   size_t next_ = 0;

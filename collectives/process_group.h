@@ -8,6 +8,7 @@
 #include "absl/status/status.h"
 #include "absl/time/time.h"
 #include "absl/types/span.h"
+#include "device/device.h"
 #include "device/dtype.h"
 #include "device/stream.h"
 
@@ -39,6 +40,19 @@ struct ReduceScatterPiece {
   void* receive = nullptr;  // [elements]
   int64_t elements = 0;
   DType type = DType::kF32;
+};
+
+// A run of columns of a matrix of size() slices: slice r starts at send + r * slice elements.
+// Rank r ends up with out[i] = sum over q of rank q's send[r * slice + i], i in [0, columns).
+struct ReductionPiece {
+  const void* send = nullptr;  // at the first column of slice 0
+  int64_t slice = 0;           // elements
+  int64_t columns = 0;
+  DType type = DType::kF32;
+  // [columns]; the own slice of `send`, if out_type is its type, or memory that is not sent.
+  void* out = nullptr;
+  DType out_type = DType::kF32;
+  bool accumulate = false;  // add to out instead of overwriting it
 };
 
 struct Traffic {
@@ -82,6 +96,12 @@ class ProcessGroup {
   virtual bool has_native_reduction() const { return false; }
   virtual absl::Status ReduceScatter(const Stream& stream, const char* name,
                                      absl::Span<const ReduceScatterPiece> pieces);
+  // Adds in fp32 in rank order and rounds once (kernels.h, OrderedSum), by reading every rank's
+  // `send` where it lies: for back ends whose ranks can. kUnimplemented where
+  // has_ordered_reduction of the stream's device is false. Cost: as AllToAll of the same bytes.
+  virtual bool has_ordered_reduction(DeviceKind) const { return false; }
+  virtual absl::Status ReduceInOrder(const Stream& stream, const char* name,
+                                     absl::Span<const ReductionPiece> pieces);
   // Whether all ranks are on one machine.
   virtual bool single_host() const { return true; }
 

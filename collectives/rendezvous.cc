@@ -122,6 +122,32 @@ class Rendezvous::Impl {
     return answer;
   }
 
+  void SetAnswer(const std::string& subject, std::function<std::string()> answer) {
+    std::lock_guard<std::mutex> lock(answers_mutex_);
+    if (answer) {
+      answers_[subject] = std::move(answer);
+    } else {
+      answers_.erase(subject);
+    }
+  }
+
+  int64_t Ask(const std::string& subject) {
+    int64_t number = 0;
+    {
+      std::lock_guard<std::mutex> lock(mutex_);
+      number = static_cast<int64_t>(questions_.size());
+      questions_.emplace_back(left_.size());
+    }
+    Submit(
+        FrameWriter(FrameType::kAsk).Number(static_cast<uint64_t>(number)).Text(subject).Finish());
+    return number;
+  }
+
+  std::vector<std::optional<std::string>> Answers(int64_t question) const {
+    std::lock_guard<std::mutex> lock(mutex_);
+    return questions_[static_cast<size_t>(question)];
+  }
+
   void Agree(int64_t index, const std::string& text) {
     Submit(FrameWriter(FrameType::kAgree).Number(static_cast<uint64_t>(index)).Text(text).Finish());
   }
@@ -226,8 +252,31 @@ class Rendezvous::Impl {
       if (!reader.ok() || rank >= left_.size()) return;
       std::lock_guard<std::mutex> lock(mutex_);
       left_[rank] = true;
+    } else if (frame.type == FrameType::kAsked) {
+      Reply(reader);
+    } else if (frame.type == FrameType::kAnswered) {
+      const uint64_t rank = reader.Number();
+      const uint64_t question = reader.Number();
+      std::string answer = reader.Text();
+      std::lock_guard<std::mutex> lock(mutex_);
+      if (!reader.ok() || rank >= left_.size() || question >= questions_.size()) return;
+      questions_[question][rank] = std::move(answer);
     }
     changed_.notify_all();
+  }
+
+  void Reply(FrameReader& reader) {
+    const uint64_t asker = reader.Number();
+    const uint64_t question = reader.Number();
+    const std::string subject = reader.Text();
+    if (!reader.ok()) return;
+    std::string answer;
+    {
+      std::lock_guard<std::mutex> lock(answers_mutex_);
+      const auto found = answers_.find(subject);
+      if (found != answers_.end()) answer = found->second();
+    }
+    Submit(FrameWriter(FrameType::kAnswer).Number(asker).Number(question).Text(answer).Finish());
   }
 
   void Fail(const absl::Status& reason) {
@@ -258,6 +307,10 @@ class Rendezvous::Impl {
   std::atomic<bool> failed_{false};
   std::map<uint64_t, std::vector<std::string>> exchanged_;
   std::vector<bool> left_;
+  std::vector<std::vector<std::optional<std::string>>> questions_;  // what each rank has answered
+
+  std::mutex answers_mutex_;  // held while one is made
+  std::map<std::string, std::function<std::string()>> answers_;
 
   std::mutex callbacks_mutex_;  // held while they run
   std::map<int64_t, std::function<void(const absl::Status&)>> callbacks_;
@@ -308,6 +361,13 @@ absl::StatusOr<std::vector<std::string>> Rendezvous::ExchangeEach(
                                                    " ranks; it must have one for each"));
   }
   return impl_->Exchange(name, values);
+}
+void Rendezvous::SetAnswer(const std::string& subject, std::function<std::string()> answer) {
+  impl_->SetAnswer(subject, std::move(answer));
+}
+int64_t Rendezvous::Ask(const std::string& subject) { return impl_->Ask(subject); }
+std::vector<std::optional<std::string>> Rendezvous::Answers(int64_t question) const {
+  return impl_->Answers(question);
 }
 void Rendezvous::Agree(int64_t index, const std::string& text) { impl_->Agree(index, text); }
 void Rendezvous::Abort(const absl::Status& reason) { impl_->Abort(reason); }

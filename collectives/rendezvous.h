@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -66,6 +67,10 @@ class Rendezvous : public ControlChannel {
   // kInvalidArgument, on this rank alone: not one value per rank.
   absl::StatusOr<std::vector<std::string>> ExchangeEach(const std::string& name,
                                                         const std::vector<std::string>& values);
+
+  void SetAnswer(const std::string& subject, std::function<std::string()> answer) override;
+  int64_t Ask(const std::string& subject) override;
+  std::vector<std::optional<std::string>> Answers(int64_t question) const override;
 
   // Says what this rank does as the `index`-th thing, and returns at once. When two ranks have said
   // something different, the job fails (kInvalidArgument) with both ranks and texts.

@@ -14,6 +14,7 @@ absl::Status NoCuda() {
 absl::Status Cast(const Stream&, const void*, DType, void*, DType, int64_t, int64_t) {
   return NoCuda();
 }
+absl::Status CastAway(const Stream&, const float*, void*, int64_t, int64_t) { return NoCuda(); }
 absl::Status Add(const Stream&, const void*, DType, void*, DType, int64_t, int64_t) {
   return NoCuda();
 }
@@ -23,8 +24,15 @@ absl::Status OrderedSum(const Stream&, const OrderedSumArguments&, int64_t) { re
 absl::Status Norm(const Stream&, const void*, DType, int64_t, NormPartial*, NormPartial*, int64_t) {
   return NoCuda();
 }
-absl::Status AdamW(const Stream&, const AdamWArguments&, int64_t) { return NoCuda(); }
+absl::Status Adam(const Stream&, const AdamArguments&, int64_t) { return NoCuda(); }
 absl::Status Sgd(const Stream&, const SgdArguments&, int64_t) { return NoCuda(); }
+absl::Status Lion(const Stream&, const LionArguments&, int64_t) { return NoCuda(); }
+absl::Status JoinMaster(const Stream&, const void*, const uint16_t*, float*, int64_t, int64_t) {
+  return NoCuda();
+}
+absl::Status SplitMaster(const Stream&, const float*, void*, uint16_t*, int64_t, int64_t) {
+  return NoCuda();
+}
 absl::Status CombineNorms(const Stream&, const NormPartial*, const int64_t*, int64_t, double,
                           int64_t*, RankNorm*) {
   return NoCuda();
@@ -33,6 +41,7 @@ absl::Status NoteNonFinite(const Stream&, const NormPartial*, int64_t, int64_t*)
   return NoCuda();
 }
 absl::Status DecideStep(const Stream&, const DecideArguments&) { return NoCuda(); }
+absl::Status NoteFailure(const Stream&, const int32_t*, int32_t*) { return NoCuda(); }
 absl::Status ZeroRanges(const Stream&, const std::vector<ByteRange>&, int64_t) { return NoCuda(); }
 
 }  // namespace zero::cuda

@@ -34,4 +34,12 @@ absl::Status DecideStep(const Stream& stream, const DecideArguments& arguments) 
   });
 }
 
+absl::Status NoteFailure(const Stream& stream, const int32_t* group_failed, int32_t* note) {
+  if (OnCuda(stream)) return cuda::NoteFailure(stream, group_failed, note);
+  return stream.Enqueue("note_failure", [=] {
+    NoteFailureMath(group_failed, note);
+    return absl::OkStatus();
+  });
+}
+
 }  // namespace zero

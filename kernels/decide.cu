@@ -18,6 +18,10 @@ __global__ void NoteNonFiniteKernel(const NormPartial* part, int64_t base,
 
 __global__ void DecideStepKernel(const DecideArguments arguments) { DecideStepMath(arguments); }
 
+__global__ void NoteFailureKernel(const int32_t* group_failed, int32_t* note) {
+  NoteFailureMath(group_failed, note);
+}
+
 }  // namespace
 
 absl::Status CombineNorms(const Stream& stream, const NormPartial* parts, const int64_t* bases,
@@ -36,6 +40,11 @@ absl::Status NoteNonFinite(const Stream& stream, const NormPartial* part, int64_
 absl::Status DecideStep(const Stream& stream, const DecideArguments& arguments) {
   return LaunchKernel("decide_step", &DecideStepKernel, dim3(1), dim3(1), 0, NativeStream(stream),
                       arguments);
+}
+
+absl::Status NoteFailure(const Stream& stream, const int32_t* group_failed, int32_t* note) {
+  return LaunchKernel("note_failure", &NoteFailureKernel, dim3(1), dim3(1), 0, NativeStream(stream),
+                      group_failed, note);
 }
 
 }  // namespace zero::cuda

@@ -1,5 +1,6 @@
-// The scalar kernels of a step: one rank's norm from its parts, and the decision about the step
-// from every rank's norm. Both run on one thread of the device; the host never waits for them.
+// The scalar kernels of a step: one rank's norm from its parts, the decision about the step from
+// every rank's norm, and whether the group lived to its end. Each runs on one thread of the device;
+// the host never waits for them.
 #pragma once
 
 #include <cstdint>
@@ -105,5 +106,9 @@ struct DecideArguments {
   StepRecord* record = nullptr;
 };
 absl::Status DecideStep(const Stream& stream, const DecideArguments& arguments);
+
+// *note = *group_failed, read when the stream comes to it: 0 says that what the stream ran before
+// was not let go by a group that failed.
+absl::Status NoteFailure(const Stream& stream, const int32_t* group_failed, int32_t* note);
 
 }  // namespace zero

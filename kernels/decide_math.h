@@ -34,6 +34,10 @@ ZERO_HOST_DEVICE void NoteNonFiniteMath(const NormPartial* part, int64_t base,
   if (first < *first_written) *first_written = first;
 }
 
+ZERO_HOST_DEVICE void NoteFailureMath(const int32_t* group_failed, int32_t* note) {
+  *note = ReadFlag(group_failed);
+}
+
 // The ranks' norms, added in rank order.
 ZERO_HOST_DEVICE RankNorm AddRanks(const DecideArguments& a, StepRecord* record) {
   RankNorm total;

@@ -8,6 +8,7 @@
 #include "kernels/element_type.h"
 #include "kernels/grid.cuh"
 #include "kernels/launch.cuh"
+#include "kernels/split_math.h"
 
 namespace zero::cuda {
 
@@ -102,6 +103,46 @@ __device__ __forceinline__ void StoreElements(const float (&values)[kWidth], T* 
     words[k] = element.bits;
   }
   StoreWords(words, reinterpret_cast<uint16_t*>(x));
+}
+
+// Ties go away from zero.
+template <int kWidth>
+__device__ __forceinline__ void StoreElementsAway(const float (&values)[kWidth], BFloat16* x) {
+  uint32_t words[kWidth];
+#pragma unroll
+  for (int k = 0; k < kWidth; ++k) words[k] = ToBFloat16Away(values[k]).bits;
+  StoreWords(words, reinterpret_cast<uint16_t*>(x));
+}
+
+// JoinMath and SplitMath.
+template <int kWidth>
+__device__ __forceinline__ void LoadSplit(const uint16_t* weight, const uint16_t* remainder,
+                                          float (&values)[kWidth]) {
+  uint32_t upper[kWidth];
+  uint32_t lower[kWidth];
+  LoadWords(weight, upper);
+  LoadWords(remainder, lower);
+#pragma unroll
+  for (int k = 0; k < kWidth; ++k) {
+    SplitFloat split;
+    split.weight.bits = static_cast<uint16_t>(upper[k]);
+    split.remainder = static_cast<uint16_t>(lower[k]);
+    values[k] = JoinMath(split);
+  }
+}
+template <int kWidth>
+__device__ __forceinline__ void StoreSplit(const float (&values)[kWidth], uint16_t* weight,
+                                           uint16_t* remainder) {
+  uint32_t upper[kWidth];
+  uint32_t lower[kWidth];
+#pragma unroll
+  for (int k = 0; k < kWidth; ++k) {
+    const SplitFloat split = SplitMath(values[k]);
+    upper[k] = split.weight.bits;
+    lower[k] = split.remainder;
+  }
+  StoreWords(upper, weight);
+  StoreWords(lower, remainder);
 }
 
 // Where 16-byte accesses of a run of elements can begin, for all arrays of a kernel together.

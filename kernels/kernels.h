@@ -23,6 +23,9 @@ namespace zero {
 absl::Status Cast(const Stream& stream, const void* in, DType in_type, void* out, DType out_type,
                   int64_t n);
 
+// The same from fp32 to bf16, with ties away from zero.
+absl::Status CastAway(const Stream& stream, const float* in, void* out, int64_t n);
+
 // sum[i] = round(float(sum[i]) + float(in[i])).
 absl::Status Add(const Stream& stream, const void* in, DType in_type, void* sum, DType sum_type,
                  int64_t n);
@@ -57,53 +60,84 @@ constexpr int64_t NormChunks(int64_t n) { return (n + kNormChunk - 1) / kNormChu
 absl::Status Norm(const Stream& stream, const void* in, DType type, int64_t n, NormPartial* scratch,
                   NormPartial* out);
 
-// AdamW (Loshchilov and Hutter, arXiv 1711.05101, in the operation order of PyTorch). With
-// s = *scalars, r = rows[groups[i / 64]], all fp32:
-//   g = (float(gradient[i]) / s.divisor) * s.clip_coefficient
-//   p = master[i] * r.keep
-//   m = m + one_minus_beta1 * (g - m)
-//   v = beta2 * v + (one_minus_beta2 * g) * g
-//   p = p - (r.step_size * m) / (sqrt(v) / s.sqrt_bias_correction2 + epsilon)
-//   master[i] = p;  weight[i] = round(p) unless weight is null
-// Nothing is written when s.apply == 0. 1 - beta is rounded from double: 1 - 0.999f is 1.3e-5 off.
-struct AdamWArguments {
-  const void* gradient = nullptr;
-  DType gradient_type = DType::kF32;
+// Where the fp32 master of a parameter is, and where its weight goes. Four kinds:
+//   weight null             the parameter is fp32 and its own master
+//   master and weight       an fp32 master beside a 16-bit weight
+//   remainder and weight    split: a bf16 weight and the 16 bits that rounding to it lost are the
+//                           master together, exactly
+//   weight only             none: a bf16 weight, updated in place
+// A master p becomes the weight round(p): to nearest, ties to even, or away from zero if split or
+// `ties_away`. Where there is no master, of the two bf16 around p the further from zero is taken
+// with the probability that makes p the mean: (bits of p + 16 random bits) >> 16. The bits of
+// element i are a function of (scalars->random_key, random_key, first_element + i) alone.
+struct MasterMemory {
   float* master = nullptr;
-  float* moment1 = nullptr;
-  float* moment2 = nullptr;
-  void* weight = nullptr;  // null where the master is the weight
+  uint16_t* remainder = nullptr;
+  void* weight = nullptr;
   DType weight_type = DType::kBF16;
+  bool ties_away = false;     // master and weight, bf16
+  uint32_t random_key = 0;    // of the parameter
+  int64_t first_element = 0;  // of the parameter, a multiple of 64
+};
+
+// What all updates have. In fp32, with s = *scalars, r = rows[groups[i / 64]] and p the master, or
+// the weight where there is none, they begin with
+//   g = (float(gradient[i]) / s.divisor) * s.clip_coefficient
+// Nothing is written when s.apply == 0.
+struct UpdateArguments {
+  const void* gradient = nullptr;
+  DType gradient_type = DType::kF32;  // fp32 or the weight's
+  MasterMemory weights;
   const uint8_t* groups = nullptr;  // one byte for each 64 elements
   int64_t n = 0;                    // a multiple of 64
-  float one_minus_beta1 = 0;
+  const StepScalars* scalars = nullptr;
+  const GroupScalars* rows = nullptr;
+};
+
+// Adam (Kingma and Ba, arXiv 1412.6980) and AdamW (Loshchilov and Hutter, arXiv 1711.05101), in the
+// operation order of PyTorch: r.weight_decay belongs to the first, r.keep to the second.
+//   g = g + r.weight_decay * p  unless r.weight_decay == 0
+//   p = p * r.keep
+//   m = m + s.one_minus_beta1 * (g - m)
+//   v = beta2 * v + (one_minus_beta2 * g) * g
+//   p = p - (r.step_size * m) / (sqrt(v) / s.sqrt_bias_correction2 + epsilon)
+// 1 - beta is rounded from double: 1 - 0.999f is 1.3e-5 off.
+struct AdamArguments : UpdateArguments {
+  float* moment1 = nullptr;
+  float* moment2 = nullptr;
   float beta2 = 0;
   float one_minus_beta2 = 0;
   float epsilon = 0;
-  const StepScalars* scalars = nullptr;
-  const GroupScalars* rows = nullptr;
 };
-absl::Status AdamW(const Stream& stream, const AdamWArguments& arguments);
+absl::Status Adam(const Stream& stream, const AdamArguments& arguments);
 
 // SGD with momentum (PyTorch's torch.optim.SGD, dampening 0):
-//   g = (float(gradient[i]) / s.divisor) * s.clip_coefficient;  p = master[i]
 //   g = g + r.weight_decay * p
-//   m = momentum * m + g
-//   p = p - r.learning_rate * m
-// Written as for AdamW. moment1 may be null when momentum == 0: then m = g.
-struct SgdArguments {
-  const void* gradient = nullptr;
-  DType gradient_type = DType::kF32;
-  float* master = nullptr;
+//   m = s.beta1 * m + g
+//   p = p - r.learning_rate * (nesterov ? g + s.beta1 * m : m)
+// moment1 may be null where there is no momentum: then m = g.
+struct SgdArguments : UpdateArguments {
   float* moment1 = nullptr;
-  void* weight = nullptr;
-  DType weight_type = DType::kBF16;
-  const uint8_t* groups = nullptr;
-  int64_t n = 0;  // a multiple of 64
-  float momentum = 0;
-  const StepScalars* scalars = nullptr;
-  const GroupScalars* rows = nullptr;
+  bool nesterov = false;
 };
 absl::Status Sgd(const Stream& stream, const SgdArguments& arguments);
+
+// Lion (Chen et al., arXiv 2302.06675), sign(0) = 0:
+//   p = p * r.keep
+//   p = p - r.learning_rate * sign(s.beta1 * m + s.one_minus_beta1 * g)
+//   m = beta2 * m + one_minus_beta2 * g
+struct LionArguments : UpdateArguments {
+  float* moment1 = nullptr;
+  float beta2 = 0;
+  float one_minus_beta2 = 0;
+};
+absl::Status Lion(const Stream& stream, const LionArguments& arguments);
+
+// out[i] = the master that weight[i], a bf16, and remainder[i] are together.
+absl::Status JoinMaster(const Stream& stream, const void* weight, const uint16_t* remainder,
+                        float* out, int64_t n);
+// The inverse: weight[i] = round(in[i]), ties away from zero. A NaN stays one.
+absl::Status SplitMaster(const Stream& stream, const float* in, void* weight, uint16_t* remainder,
+                         int64_t n);
 
 }  // namespace zero

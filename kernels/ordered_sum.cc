@@ -1,55 +1,14 @@
+#include <vector>
+
 #include "absl/strings/str_cat.h"
 #include "device/host_device.h"
 #include "device/status.h"
 #include "kernels/check.h"
 #include "kernels/device_check.h"
-#include "kernels/host_loop.h"
+#include "kernels/host_sum.h"
 #include "kernels/kernels.h"
 
-#undef HWY_TARGET_INCLUDE
-#define HWY_TARGET_INCLUDE "kernels/ordered_sum.cc"
-#include "hwy/foreach_target.h"
-
-#include "kernels/simd-inl.h"
-
-HWY_BEFORE_NAMESPACE();
 namespace zero {
-namespace HWY_NAMESPACE {
-
-template <class Part, class Out>
-void OrderedSumLoop(const OrderedSumArguments& a, int64_t begin, int64_t end) {
-  const Part* const parts = static_cast<const Part*>(a.parts);
-  Out* const out = static_cast<Out*>(a.out);
-  const int64_t count = a.part_count;
-  const int64_t stride = a.part_stride;
-  const bool accumulate = a.accumulate;
-  ForEachVector(begin, end, [=](auto d, int64_t i) HWY_ATTR {
-    auto sum = LoadElements(d, parts + i);
-    for (int64_t p = 1; p < count; ++p) {
-      sum = hn::Add(sum, LoadElements(d, parts + p * stride + i));
-    }
-    if (accumulate) sum = hn::Add(LoadElements(d, out + i), sum);
-    StoreElements(d, sum, out + i);
-  });
-}
-
-void OrderedSumPiece(const OrderedSumArguments& a, int64_t begin, int64_t end) {
-  WithElementType(a.part_type, [&](auto part) {
-    WithElementType(a.out_type, [&](auto out) {
-      OrderedSumLoop<decltype(part), decltype(out)>(a, begin, end);
-    });
-  });
-}
-
-}  // namespace HWY_NAMESPACE
-}  // namespace zero
-HWY_AFTER_NAMESPACE();
-
-#if HWY_ONCE
-namespace zero {
-
-HWY_EXPORT(OrderedSumPiece);
-
 namespace {
 
 absl::Status CheckOrderedSum(const OrderedSumArguments& a) {
@@ -79,13 +38,15 @@ absl::Status OrderedSum(const Stream& stream, const OrderedSumArguments& argumen
   ZERO_RETURN_IF_ERROR(CheckOrderedSum(arguments));
   if (arguments.n == 0) return absl::OkStatus();
   if (OnCuda(stream)) return cuda::OrderedSum(stream, arguments);
-  return stream.Enqueue("ordered_sum", [arguments, pool = HostPool(stream)] {
-    ParallelFor(pool, arguments.n, kGrain, [&](int64_t begin, int64_t end) {
-      HWY_DYNAMIC_DISPATCH(OrderedSumPiece)(arguments, begin, end);
-    });
+  return stream.Enqueue("ordered_sum", [a = arguments, pool = HostPool(stream)] {
+    const int64_t stride = a.part_stride * SizeOf(a.part_type);
+    std::vector<const void*> parts;
+    for (int64_t p = 0; p < a.part_count; ++p) {
+      parts.push_back(static_cast<const char*>(a.parts) + p * stride);
+    }
+    HostSum({parts, a.part_type, a.out, a.out_type, a.accumulate, a.n}, pool);
     return absl::OkStatus();
   });
 }
 
 }  // namespace zero
-#endif  // HWY_ONCE

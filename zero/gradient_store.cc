@@ -287,8 +287,7 @@ absl::Status GradientStore::RunReduction(const ReductionGroup& group, bool from_
   const Stream& communication = *context_.communication;
   const Stream& arithmetic = *context_.arithmetic;
   const int ranks = context_.group->size();
-  // One rank sends nothing: the sum reads what was written itself.
-  const Stream& reader = ranks == 1 ? arithmetic : communication;
+  const Stream& reader = reduction_->ReaderOf(communication, arithmetic);
 
   const auto source = [&](int u) -> Handover& { return from_slots ? written_[u] : order_[u]; };
   for (int u : group.units) ZERO_RETURN_IF_ERROR(source(u).BeginRead(reader));

@@ -33,7 +33,7 @@ absl::Status OptimizerCore::Initialise(Device* device, ProcessGroup* group,
                         OrderedReduction::Create(device, group, plan_.reduction.call_bytes,
                                                  plan_.config.reduction));
   ZERO_ASSIGN_OR_RETURN(step_, StepController::Create(context_));
-  ZERO_ASSIGN_OR_RETURN(progress_, StepProgress::Create(context_));
+  ZERO_ASSIGN_OR_RETURN(progress_, StepProgress::Create(context_, step_->failures()));
   ZERO_ASSIGN_OR_RETURN(states_, OptimizerStates::Create(context_));
   ZERO_ASSIGN_OR_RETURN(weights_, MakeWeights(context_, adopted));
   if (adopted.weights != nullptr) ZERO_RETURN_IF_ERROR(states_->CopyWeights(*weights_));
@@ -53,7 +53,6 @@ absl::Status OptimizerCore::Health() {
   if (!group.ok()) {
     return Break(absl::AbortedError(absl::StrCat("the group failed before: ", group.message())));
   }
-  progress_->Observe();
   return absl::OkStatus();
 }
 
@@ -173,13 +172,17 @@ absl::StatusOr<Pending<StepResult>> OptimizerCore::Step(double loss_weight) {
   ZERO_RETURN_IF_ERROR(FinishTrainingPass());
   pass_.reset();
   absl::StatusOr<Pending<StepResult>> result = step_->Decide(training_passes_, loss_weight);
-  ZERO_RETURN_IF_ERROR(Guarded(result.status()));
-  // From here on the device may change weights.
-  ZERO_RETURN_IF_ERROR(Guarded(UpdateAll()));
+  if (result.ok()) {
+    // From here on the device may change weights.
+    ZERO_RETURN_IF_ERROR(Guarded(UpdateAll()));
+  } else if (!step_->stopped()) {
+    return Guarded(result.status());
+  }
   gradients_->EndStep();
   weights_->Forget();
   training_passes_ = 0;
   last_pass_begun_ = false;
+  ZERO_RETURN_IF_ERROR(Guarded(result.status()));
   return result;
 }
 

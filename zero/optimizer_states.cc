@@ -73,10 +73,10 @@ absl::Status OptimizerStates::UpdateSegment(int unit, int s, const WeightStore& 
   const auto fill = [&](auto& arguments) {
     arguments.gradient = held(gradients.block(), SizeOf(stored));
     arguments.gradient_type = stored;
-    arguments.master = master;
+    arguments.weights.master = master;
+    arguments.weights.weight = own_master ? nullptr : weight;
+    arguments.weights.weight_type = segment.dtype;
     arguments.moment1 = reinterpret_cast<float*>(moment1_.at(unit, s));
-    arguments.weight = own_master ? nullptr : weight;
-    arguments.weight_type = segment.dtype;
     arguments.groups = groups;
     arguments.n = sliced ? segment.slice : segment.elements;
     arguments.scalars = step.scalars();
@@ -85,17 +85,23 @@ absl::Status OptimizerStates::UpdateSegment(int unit, int s, const WeightStore& 
   if (config.optimizer == OptimizerKind::kSgd) {
     SgdArguments sgd;
     fill(sgd);
-    sgd.momentum = static_cast<float>(config.momentum);
+    sgd.nesterov = config.nesterov;
     return Sgd(*context_->arithmetic, sgd);
   }
-  AdamWArguments adamw;
-  fill(adamw);
-  adamw.moment2 = reinterpret_cast<float*>(moment2_.at(unit, s));
-  adamw.one_minus_beta1 = static_cast<float>(1 - config.beta1);
-  adamw.beta2 = static_cast<float>(config.beta2);
-  adamw.one_minus_beta2 = static_cast<float>(1 - config.beta2);
-  adamw.epsilon = static_cast<float>(config.epsilon);
-  return AdamW(*context_->arithmetic, adamw);
+  if (config.optimizer == OptimizerKind::kLion) {
+    LionArguments lion;
+    fill(lion);
+    lion.beta2 = static_cast<float>(config.beta2);
+    lion.one_minus_beta2 = static_cast<float>(1 - config.beta2);
+    return Lion(*context_->arithmetic, lion);
+  }
+  AdamArguments adam;
+  fill(adam);
+  adam.moment2 = reinterpret_cast<float*>(moment2_.at(unit, s));
+  adam.beta2 = static_cast<float>(config.beta2);
+  adam.one_minus_beta2 = static_cast<float>(1 - config.beta2);
+  adam.epsilon = static_cast<float>(config.epsilon);
+  return Adam(*context_->arithmetic, adam);
 }
 
 }  // namespace zero

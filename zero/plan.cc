@@ -159,6 +159,7 @@ void PlanScalars(Plan& plan) {
     layout.written_part = arena.Take(sizeof(NormPartial));
     layout.written_scratch = arena.Take(NormChunks(longest) * sizeof(NormPartial));
   }
+  layout.failures = arena.Take(kStepRows * sizeof(int32_t));
   layout.partials = arena.Take(segments * sizeof(NormPartial));
   layout.bases = arena.Take(segments * sizeof(int64_t));
   layout.scratch = arena.Take(NormChunks(longest / plan.world_size) * sizeof(NormPartial));

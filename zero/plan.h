@@ -34,23 +34,24 @@ inline constexpr int kStepRows = kStepsInFlight + 1;  // counts that the next st
 
 // Offsets into the `scalars` allocation.
 struct ScalarLayout {
-  int64_t state = 0;       // StepState
-  int64_t scalars = 0;     // StepScalars
-  int64_t groups = 0;      // GroupScalars[groups]
-  int64_t rows = 0;        // StepRow[kStepRows]
-  int64_t row_groups = 0;  // GroupScalars[kStepRows][groups]
-  int64_t own_norm = 0;    // RankNorm
-  int64_t rank_norms = 0;  // RankNorm[world size]
-  int64_t record = 0;      // StepRecord
-  int64_t first_written = 0;  // int64_t
-  int64_t written_part = 0;   // NormPartial, where what was written is checked, and
+  int64_t state = 0;            // StepState
+  int64_t scalars = 0;          // StepScalars
+  int64_t groups = 0;           // GroupScalars[groups]
+  int64_t rows = 0;             // StepRow[kStepRows]
+  int64_t row_groups = 0;       // GroupScalars[kStepRows][groups]
+  int64_t own_norm = 0;         // RankNorm
+  int64_t rank_norms = 0;       // RankNorm[world size]
+  int64_t record = 0;           // StepRecord
+  int64_t first_written = 0;    // int64_t
+  int64_t written_part = 0;     // NormPartial, where what was written is checked, and
   int64_t written_scratch = 0;  // NormPartial[chunks of the longest whole segment]
-  int64_t partials = 0;    // NormPartial[norm_rows]
-  int64_t bases = 0;       // int64_t[norm_rows]
-  int64_t scratch = 0;     // NormPartial[chunks of the longest slice]
-  int64_t group_map = 0;   // one byte per 64 elements of what this rank updates
+  int64_t failures = 0;         // int32_t[kStepRows]: whether the group had failed at a step's end
+  int64_t partials = 0;         // NormPartial[norm_rows]
+  int64_t bases = 0;            // int64_t[norm_rows]
+  int64_t scratch = 0;          // NormPartial[chunks of the longest slice]
+  int64_t group_map = 0;        // one byte per 64 elements of what this rank updates
   int64_t bytes = 0;
-  int64_t norm_rows = 0;  // trainable segments that are not empty, in registration order
+  int64_t norm_rows = 0;        // trainable segments that are not empty, in registration order
 };
 
 struct Plan {

@@ -192,7 +192,7 @@ absl::StatusOr<Pending<StepResult>> StepController::Decide(int64_t passes, doubl
   ZERO_RETURN_IF_ERROR(MakeRoom());
   // Nothing is half done, and every rank decided so: there is nobody to abort. But ranks learn of it
   // at different times; by now all know.
-  if (!stopped_.ok() && steps_ + 1 >= stop_step_ + kStepsInFlight) return Misuse(stopped_);
+  if (stopped()) return Misuse(stopped_);
   const Plan& plan = *context_.plan;
   const Stream& stream = *context_.arithmetic;
   const Stream& communication = *context_.communication;

@@ -35,6 +35,8 @@ class StepController {
   // run: the same call on every rank.
   absl::StatusOr<Pending<StepResult>> Decide(int64_t passes, double loss_weight);
 
+  // The next Decide will refuse, on every rank; so did the last, if it failed.
+  bool stopped() const { return !stopped_.ok() && steps_ + 1 >= stop_step_ + kStepsInFlight; }
   // Steps whose decision was enqueued.
   int64_t decided() const { return decided_; }
   // What the last decision that has run left on the device, read over a stream of its own: also
@@ -46,6 +48,7 @@ class StepController {
   const float* loss_scale() const { return &device_state()->loss_scale.scale; }
   const StepScalars* scalars() const { return At<StepScalars>(layout().scalars); }
   const GroupScalars* groups() const { return At<GroupScalars>(layout().groups); }
+  int32_t* failures() const { return At<int32_t>(layout().failures); }
   uint8_t* group_map() const { return At<uint8_t>(layout().group_map); }
 
  private:

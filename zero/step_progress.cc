@@ -3,12 +3,16 @@
 #include <algorithm>
 
 #include "device/status.h"
+#include "kernels/decide.h"
 #include "zero/step_controller.h"
 
 namespace zero {
 
-absl::StatusOr<StepProgress> StepProgress::Create(const Context& context) {
+absl::StatusOr<StepProgress> StepProgress::Create(const Context& context, int32_t* failures) {
   StepProgress progress(&context);
+  const int stage = context.plan->config.stage;
+  const bool gathers_updates = (stage == 1 || stage == 2) && context.group->size() > 1;
+  if (gathers_updates && context.group->failure_flag() != nullptr) progress.failures_ = failures;
   for (Marks& marks : progress.ring_) {
     ZERO_ASSIGN_OR_RETURN(marks.arithmetic, context.device->CreateEvent());
     ZERO_ASSIGN_OR_RETURN(marks.communication, context.device->CreateEvent());
@@ -20,6 +24,10 @@ absl::Status StepProgress::Mark(int64_t step) {
   Marks& marks = ring_[step % kStepRows];
   complete_ = std::max(complete_, marks.step);
   marks.step = 0;
+  if (failures_ != nullptr) {
+    ZERO_RETURN_IF_ERROR(NoteFailure(*context_->communication, context_->group->failure_flag(),
+                                     failures_ + step % kStepRows));
+  }
   ZERO_RETURN_IF_ERROR(marks.arithmetic->Record(*context_->arithmetic));
   ZERO_RETURN_IF_ERROR(marks.communication->Record(*context_->communication));
   marks.step = step;
@@ -33,20 +41,21 @@ bool StepProgress::Complete(int64_t step) const {
   for (const Event* event : {marks.arithmetic.get(), marks.communication.get()}) {
     if (!event->Reached() || !event->Synchronize(absl::ZeroDuration()).ok()) return false;
   }
-  return true;
+  return Gathered(step);
+}
+
+bool StepProgress::Gathered(int64_t step) const {
+  if (failures_ == nullptr) return true;
+  const absl::StatusOr<std::unique_ptr<Stream>> stream = context_->device->CreateStream("gathered");
+  if (!stream.ok()) return false;
+  int32_t failed = 1;
+  const absl::Status enqueued =
+      context_->device->Copy(**stream, &failed, failures_ + step % kStepRows, sizeof(failed));
+  return (*stream)->Synchronize().ok() && enqueued.ok() && failed == 0;
 }
 
 void StepProgress::Finished() {
   for (const Marks& marks : ring_) complete_ = std::max(complete_, marks.step);
-}
-
-void StepProgress::Observe() {
-  if (context_->group->failure_flag() == nullptr) return;
-  while (Complete(complete_ + 1)) {
-    // The events may have been reached because the group was aborted.
-    if (!context_->group->Health().ok()) return;
-    ++complete_;
-  }
 }
 
 absl::Status StepProgress::Drain() const {
@@ -63,19 +72,15 @@ bool StepProgress::MayBeHalfDone(const StepController& controller) {
   const int64_t newest = controller.decided();
   if (newest <= complete_) return false;
   const bool drained = Drain().ok();
-  const bool streams_tell = context_->group->failure_flag() == nullptr;
+  if (Complete(newest)) return false;
   // An aborted gather leaves anything in the weights that it was to fill, also when the step that
   // it belongs to did not apply.
-  const int stage = context_->plan->config.stage;
-  const bool gathers_updates = (stage == 1 || stage == 2) && context_->group->size() > 1;
-  if (!streams_tell && gathers_updates) return true;
-  if (streams_tell && Complete(newest)) return false;
-  if (!drained) return true;
+  if (failures_ != nullptr || !drained) return true;
   const absl::StatusOr<StepRecord> record = controller.LastRecord();
   if (!record.ok()) return true;
   // Not the last decision: one that was refused may follow one that applied and did not end.
   const int64_t applied = record->last_applied_step;
-  return applied > complete_ && (!streams_tell || !Complete(applied));
+  return applied > complete_ && !Complete(applied);
 }
 
 }  // namespace zero

@@ -17,17 +17,14 @@ class StepController;
 
 class StepProgress {
  public:
-  static absl::StatusOr<StepProgress> Create(const Context& context);
+  // `failures`: int32_t[kStepRows] on the device.
+  static absl::StatusOr<StepProgress> Create(const Context& context, int32_t* failures);
 
   // Everything of `step` is enqueued.
   absl::Status Mark(int64_t step);
 
   // Everything marked has run, and the group is healthy.
   void Finished();
-
-  // Notes what has run while the group is healthy. Only where a group's failure cannot be told from
-  // success by the streams (ProcessGroup::failure_flag); elsewhere the events know.
-  void Observe();
 
   // After a failure, once the group is aborted: whether a step may have changed something and not
   // all. Waits until the streams have drained, at most twice the group's deadline each. True also
@@ -43,9 +40,15 @@ class StepProgress {
   explicit StepProgress(const Context* context) : context_(context) {}
   // Everything of `step` has run, without a failure.
   bool Complete(int64_t step) const;
+  // The gathers of `step`, which have ended, were not let go by a group that failed.
+  bool Gathered(int64_t step) const;
   absl::Status Drain() const;
 
   const Context* context_;
+  // Where streams go on after a collective that failed (ProcessGroup::failure_flag) and a step
+  // ends with gathers of what it updated: the flag as it was after these, by step. Else null. The
+  // other collectives of a step come before its decision, which looks at the flag itself.
+  int32_t* failures_ = nullptr;
   // A step is enqueued only when the result of the one kStepsInFlight before it has arrived, so
   // everything of the one before that has run.
   std::array<Marks, kStepRows> ring_;

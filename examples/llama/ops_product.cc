@@ -14,8 +14,8 @@ namespace {
 
 std::atomic<ProductLibrary> library{ProductLibrary::kAuto};
 
-// Tiles whose fp32 copies stay in the second-level cache.
-constexpr int64_t kRows = 128, kColumns = 128, kDepth = 256;
+// Tiles whose fp32 copies stay in the caches, and are large enough to be worth their making.
+constexpr int64_t kRows = 512, kColumns = 512, kDepth = 512;
 
 // Rows [row, row + rows) and columns [column, column + columns) of a matrix in memory, as fp32.
 template <class T>

@@ -5,7 +5,9 @@
 #include <thread>
 #include <vector>
 
+#include "collectives/local_group.h"
 #include "device/host_device.h"
+#include "device/status.h"
 #include "tests/catch.h"
 #include "tests/collectives/rendezvous_test_util.h"
 
@@ -85,6 +87,37 @@ TEST_CASE("CheckedGroup: calls that differ end a group that would hang and are n
     CHECK_THAT(text, ContainsSubstring("rank 2 called all-gather 'weights' of 12 bytes"));
     CHECK((text.find("rank 0 called all-gather 'weights' of 16 bytes") != std::string::npos ||
            text.find("rank 1 called all-gather 'weights' of 16 bytes") != std::string::npos));
+  }
+}
+
+TEST_CASE("CheckedGroup: ordered reductions are passed on and compared", "[collectives][thread]") {
+  Meeting meeting = Meet(2, absl::Minutes(5));
+  LocalWorld world(2);
+  const auto statuses = OnEachMember(meeting, [&](Rendezvous& rendezvous) -> absl::Status {
+    const int rank = rendezvous.rank();
+    CheckedGroup group(world.group(rank), &rendezvous);
+    if (!group.has_ordered_reduction(DeviceKind::kHost)) return absl::InternalError("not passed");
+    HostDevice device;
+    ZERO_ASSIGN_OR_RETURN(const auto stream, device.CreateStream("s"));
+    const std::vector<float> sent = {1.0f + rank, 2.0f, 3.0f, 4.0f};
+    std::vector<float> sum(2);
+    ReductionPiece piece;
+    piece.send = sent.data();
+    piece.slice = piece.columns = 2;
+    piece.out = sum.data();
+    ZERO_RETURN_IF_ERROR(group.ReduceInOrder(*stream, "sums", {&piece, 1}));
+    ZERO_RETURN_IF_ERROR(stream->Synchronize());
+    const std::vector<float> expected =
+        rank == 0 ? std::vector<float>{3, 4} : std::vector<float>{6, 8};
+    if (sum != expected) return absl::InternalError("other sums");
+    piece.columns = 1 + rank;
+    (void)group.ReduceInOrder(*stream, "more", {&piece, 1});
+    return stream->Synchronize();
+  });
+  for (const absl::Status& status : statuses) {
+    CHECK(absl::IsInvalidArgument(status));
+    CHECK_THAT(std::string(status.message()),
+               ContainsSubstring("rank 1 called ordered reduction 'more' of 8 bytes"));
   }
 }
 

@@ -39,15 +39,15 @@ std::vector<GroupKind> AllKinds() {
   kinds.push_back({"local on a GPU", MakeLocalOnGpu, false, 0, true});
 #endif
 #if ZERO_CUDA_STANDIN
-  kinds.push_back({"nccl", MakeNcclWorld, false, 0, false});
+  kinds.push_back({"nccl", MakeNcclWorld, false, 0, false, false, absl::Milliseconds(300)});
 #endif
   return kinds;
 }
 
-std::vector<size_t> HostKinds() {
+std::vector<size_t> KindsWith(bool GroupKind::*property) {
   std::vector<size_t> found;
   for (size_t i = 0; i < GroupKinds().size(); ++i) {
-    if (GroupKinds()[i].host_streams) found.push_back(i);
+    if (GroupKinds()[i].*property) found.push_back(i);
   }
   return found;
 }
@@ -65,9 +65,14 @@ const GroupKind& EachKind() {
   return GroupKinds()[GENERATE(range(size_t{0}, GroupKinds().size()))];
 }
 
+const GroupKind& EachComparingKind() {
+  static const std::vector<size_t> kinds = KindsWith(&GroupKind::compares_calls);
+  return GroupKinds()[kinds[GENERATE_REF(range(size_t{0}, kinds.size()))]];
+}
+
 const GroupKind& EachHostKind() {
-  static const std::vector<size_t> kinds = HostKinds();
-  return GroupKinds()[kinds[GENERATE(range(size_t{0}, HostKinds().size()))]];
+  static const std::vector<size_t> kinds = KindsWith(&GroupKind::host_streams);
+  return GroupKinds()[kinds[GENERATE_REF(range(size_t{0}, kinds.size()))]];
 }
 
 std::unique_ptr<GroupWorld> MakeWorld(const GroupKind& kind, int size, absl::Duration deadline) {

@@ -35,6 +35,10 @@ struct GroupKind {
   int operations = 0;
   // A call fails on all ranks or on none. Between processes a rank may have got all that it needs.
   bool all_or_nothing = true;
+  // What each rank calls is compared. NCCL cannot: see CheckedGroup.
+  bool compares_calls = true;
+  // Of its deadlines; one that also bounds how long the group may take to start is longer.
+  absl::Duration shortest = absl::Milliseconds(10);
 };
 
 // Another implementation joins by a row.
@@ -44,6 +48,8 @@ const GroupKind& LocalKind();
 
 // The test runs once for each kind (a Catch2 generator).
 const GroupKind& EachKind();
+// For each kind with compares_calls.
+const GroupKind& EachComparingKind();
 // For each kind with host_streams.
 const GroupKind& EachHostKind();
 

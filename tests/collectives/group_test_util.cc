@@ -52,6 +52,12 @@ absl::Status DeviceBytes::Get(std::vector<uint8_t>& bytes) const {
   return rank_->device->Copy(*rank_->stream, bytes.data(), data(), buffer_.bytes());
 }
 
+absl::Status Outcome(const Rank& rank, const absl::Status& enqueued, const absl::Status& ran) {
+  ZERO_RETURN_IF_ERROR(enqueued);
+  if (rank.group->failure_flag() != nullptr) ZERO_RETURN_IF_ERROR(rank.group->Health());
+  return ran;
+}
+
 absl::Status GatherBytes(const Rank& rank, const char* name, int64_t bytes) {
   const std::vector<uint8_t> sent(static_cast<size_t>(bytes), static_cast<uint8_t>(rank.index + 1));
   std::vector<uint8_t> received;
@@ -62,8 +68,7 @@ absl::Status GatherBytes(const Rank& rank, const char* name, int64_t bytes) {
   if (enqueued.ok()) enqueued = rank.group->AllGather(*rank.stream, name, {&piece, 1});
   if (enqueued.ok()) enqueued = receive.Get(received);
   const absl::Status ran = rank.stream->Synchronize();
-  ZERO_RETURN_IF_ERROR(enqueued);
-  ZERO_RETURN_IF_ERROR(ran);
+  ZERO_RETURN_IF_ERROR(Outcome(rank, enqueued, ran));
   for (size_t i = 0; i < received.size(); ++i) {
     if (received[i] != i / sent.size() + 1) return absl::InternalError("gathered wrong bytes");
   }

@@ -51,6 +51,10 @@ class DeviceBytes {
 
 std::unique_ptr<Stream> NewStream(Device& device, const std::string& name);
 
+// What came of a call that was enqueued and has run: where a failed collective lets its stream go
+// on, only the group knows.
+absl::Status Outcome(const Rank& rank, const absl::Status& enqueued, const absl::Status& ran);
+
 // One all-gather of `bytes` per rank, and what came of it when it has run.
 absl::Status GatherBytes(const Rank& rank, const char* name, int64_t bytes);
 

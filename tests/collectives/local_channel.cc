@@ -37,6 +37,26 @@ class LocalChannels::Channel : public ControlChannel {
     return all_->failure_;
   }
 
+  void SetAnswer(const std::string& subject, std::function<std::string()> answer) override {
+    std::lock_guard<std::mutex> lock(all_->answers_mutex_);
+    all_->answers_[{rank_, subject}] = std::move(answer);
+  }
+  int64_t Ask(const std::string& subject) override {
+    std::vector<std::optional<std::string>> answers(static_cast<size_t>(size()));
+    std::lock_guard<std::mutex> lock(all_->answers_mutex_);
+    for (int q = 0; q < size(); ++q) {
+      if (q == rank_ || all_->mute_.count(q) != 0) continue;
+      const std::function<std::string()>& answer = all_->answers_[{q, subject}];
+      answers[q] = answer ? answer() : "";
+    }
+    all_->questions_.push_back(std::move(answers));
+    return static_cast<int64_t>(all_->questions_.size()) - 1;
+  }
+  std::vector<std::optional<std::string>> Answers(int64_t question) const override {
+    std::lock_guard<std::mutex> lock(all_->answers_mutex_);
+    return all_->questions_[static_cast<size_t>(question)];
+  }
+
   void Abort(const absl::Status& reason) override { all_->Fail(reason); }
   absl::Status Health() const override {
     std::lock_guard<std::mutex> lock(all_->mutex_);
@@ -57,6 +77,11 @@ ControlChannel* LocalChannels::channel(int rank) { return channels_[rank].get();
 
 void LocalChannels::Die(int rank) {
   Fail(absl::AbortedError(absl::StrCat("rank ", rank, " has ended")));
+}
+
+void LocalChannels::Mute(int rank) {
+  std::lock_guard<std::mutex> lock(answers_mutex_);
+  mute_.insert(rank);
 }
 
 void LocalChannels::Fail(const absl::Status& reason) {

@@ -2,10 +2,14 @@
 #pragma once
 
 #include <condition_variable>
+#include <functional>
 #include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
+#include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/time/time.h"
@@ -21,6 +25,8 @@ class LocalChannels {
 
   // As if the process of `rank` had ended.
   void Die(int rank);
+  // As if it were stopped: `rank` does not answer any more.
+  void Mute(int rank);
 
  private:
   class Channel;
@@ -36,6 +42,10 @@ class LocalChannels {
   std::condition_variable changed_;
   absl::Status failure_;
   std::map<std::string, Round> rounds_;  // by key
+  std::mutex answers_mutex_;
+  std::map<std::pair<int, std::string>, std::function<std::string()>> answers_;
+  std::vector<std::vector<std::optional<std::string>>> questions_;
+  std::set<int> mute_;
   std::vector<std::unique_ptr<Channel>> channels_;
 };
 

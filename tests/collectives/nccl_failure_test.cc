@@ -1,5 +1,6 @@
 // How a group over NCCL dies: which error each rank gets, how soon, and what the streams see.
 #include <atomic>
+#include <barrier>
 #include <cstdlib>
 #include <thread>
 #include <vector>
@@ -150,10 +151,95 @@ TEST_CASE(
   for (int r = 0; r < 3; ++r) {
     INFO(statuses[r].ToString());
     CHECK(absl::IsDeadlineExceeded(statuses[r]));
-    CHECK(Contains(statuses[r], "barrier 'left out' on rank "));
-    CHECK(Contains(statuses[r], "400ms"));
+    CHECK(Contains(statuses[r], "barrier 'left out': rank "));
+    CHECK(
+        Contains(statuses[r], " waited 400ms for rank 0: rank 0 last called all-gather 'before'"));
     if (r > 0) CHECK(seen[r].flag == 1);
   }
+}
+
+TEST_CASE("NCCL deadline: a rank that does not answer either is named and waited for shortly",
+          "[collectives][nccl][thread]") {
+  const NcclStandin standin;
+  NcclWorld world(3, absl::Milliseconds(400));
+  std::vector<Seen> seen(3);
+  const double start = Seconds();
+  const std::vector<absl::Status> statuses =
+      LeaveOneOut(world, seen, [&](const NcclTestRank& rank) {
+        world.channels.Mute(0);
+        while (rank.group->Health().ok()) Sleep(1);
+      });
+  CHECK(Seconds() - start < kSoon);
+  for (const absl::Status& status : statuses) {
+    INFO(status.ToString());
+    CHECK(absl::IsDeadlineExceeded(status));
+    CHECK(Contains(status, " waited 400ms for rank 0: rank 0 does not answer"));
+  }
+}
+
+TEST_CASE("NCCL deadline: a rank whose stream does not come to the call is named",
+          "[collectives][nccl][thread]") {
+  const NcclStandin standin;
+  NcclWorld world(2, absl::Milliseconds(400));
+  const std::vector<absl::Status> statuses =
+      OnEachNcclRank(world, [&](const NcclTestRank& rank) -> absl::Status {
+        ZERO_RETURN_IF_ERROR(GatherOnNccl(rank, "before", 16));
+        if (rank.index == 1) {
+          Operation compute;
+          compute.run = [&rank] {
+            while (rank.group->Health().ok()) Sleep(1);
+            return absl::OkStatus();
+          };
+          standin::EnqueueOperation(NativeStream(*rank.stream), std::move(compute));
+        }
+        ZERO_RETURN_IF_ERROR(rank.group->Barrier(*rank.stream, "meet"));
+        rank.stream->Synchronize().IgnoreError();
+        return rank.group->Health();
+      });
+  for (const absl::Status& status : statuses) {
+    INFO(status.ToString());
+    CHECK(absl::IsDeadlineExceeded(status));
+    CHECK(Contains(status, "barrier 'meet': rank 0 waited 400ms for rank 1: rank 1 has called it"));
+  }
+}
+
+TEST_CASE("NCCL deadline: ranks that wait on the host name the one that did not call",
+          "[collectives][nccl][thread]") {
+  const NcclStandin standin;
+  NcclWorld world(2, absl::Milliseconds(400));
+  std::barrier connected(2);
+  const std::vector<absl::Status> statuses =
+      OnEachNcclRank(world, [&](const NcclTestRank& rank) -> absl::Status {
+        connected.arrive_and_wait();
+        if (rank.index == 0) {
+          standin::SetNcclPolls(1 << 30);  // as at first use of a connection
+          const absl::Status called = rank.group->Barrier(*rank.stream, "alone");
+          standin::SetNcclPolls(2);
+          return called;
+        }
+        while (rank.group->Health().ok()) Sleep(1);
+        return rank.group->Health();
+      });
+  for (const absl::Status& status : statuses) {
+    INFO(status.ToString());
+    CHECK(absl::IsDeadlineExceeded(status));
+    CHECK(Contains(status, "barrier 'alone': rank 0 waited 400ms for rank 1: rank 1 last called"));
+  }
+}
+
+TEST_CASE("NCCL end: a rank that does not end its group is named", "[collectives][nccl][thread]") {
+  const NcclStandin standin;
+  NcclWorld world(2, absl::Milliseconds(400));
+  const std::vector<absl::Status> statuses =
+      OnEachNcclRank(world, [&](const NcclTestRank& rank) -> absl::Status {
+        ZERO_RETURN_IF_ERROR(GatherOnNccl(rank, "before", 16));
+        if (rank.index == 0) return absl::OkStatus();
+        (void)Soon([&] { return !rank.group->Health().ok(); });
+        return rank.group->Health();
+      });
+  INFO(statuses[1].ToString());
+  CHECK(absl::IsDeadlineExceeded(statuses[1]));
+  CHECK(Contains(statuses[1], "end of NCCL: rank 0 waited 400ms for rank 1: rank 1 last called"));
 }
 
 TEST_CASE("NCCL deadline: its clock starts when the call is at the head of its stream",

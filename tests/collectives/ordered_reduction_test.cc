@@ -9,6 +9,7 @@
 #include "device/status.h"
 #include "kernels/bfloat16_math.h"
 #include "tests/collectives/group_test_util.h"
+#include "tests/collectives/staged_group.h"
 
 namespace zero::test {
 namespace {
@@ -347,6 +348,7 @@ TEST_CASE("OrderedReduction: the output may be the own slice of what is sent",
         ZERO_ASSIGN_OR_RETURN(DeviceElements block,
                               DeviceElements::Create(rank, c.type, 4 * c.slice));
         ZERO_RETURN_IF_ERROR(block.Put(host));
+        ZERO_RETURN_IF_ERROR(rank.stream->Synchronize());
         const auto arithmetic = NewStream(*rank.device, "math");
         ZERO_ASSIGN_OR_RETURN(OrderedReduction reduction,
                               OrderedReduction::Create(rank.device, rank.group, c.receive_bytes));
@@ -370,6 +372,83 @@ TEST_CASE("OrderedReduction: the output may be the own slice of what is sent",
         return absl::OkStatus();
       });
   CHECK(FirstError(statuses) == "");
+}
+
+TEST_CASE("OrderedReduction: a sum that reads every rank gives the bits of one that receives",
+          "[collectives][thread]") {
+  // And counts the same calls and bytes.
+  constexpr int kRanks = 3;
+  TrafficTable traffic[2];
+  for (const bool staged : {false, true}) {
+    CAPTURE(staged);
+    const auto world = MakeWorld(LocalKind(), kRanks, absl::Seconds(60));
+    CHECK(FirstError(OnEachRank(*world, [staged](const Rank& rank) {
+            StagedGroup receiving(rank.group);
+            Rank other = rank;
+            other.group = staged ? &receiving : rank.group;
+            Case c;
+            c.type = DType::kBF16;
+            c.accumulate = true;
+            c.rounds = 2;
+            c.cuts = {57, 143};
+            return Reduce(other, c);
+          })) == "");
+    traffic[staged ? 1 : 0] = world->group(1)->traffic();
+  }
+  CHECK(traffic[0] == traffic[1]);
+  CHECK(traffic[0]["reduce"] == Traffic{2, 2 * (kRanks - 1) * 200 * 2});
+}
+
+TEST_CASE("OrderedReduction: a sum that reads every rank refuses what it cannot write",
+          "[collectives][thread]") {
+  const auto world = MakeWorld(LocalKind(), 2, absl::Seconds(60));
+  std::vector<absl::Status> unable(2);
+  const auto statuses = OnEachRank(*world, [&](const Rank& rank) -> absl::Status {
+    std::vector<float> memory(4);
+    ReductionPiece piece;
+    piece.send = memory.data();
+    piece.slice = piece.columns = 2;
+    // The own slice, an element off.
+    piece.out = memory.data() + 2 * rank.index + (rank.index == 0 ? 1 : -1);
+    StagedGroup receiving(rank.group);
+    unable[rank.index] = receiving.ReduceInOrder(*rank.stream, "reduce", {&piece, 1});
+    return rank.group->ReduceInOrder(*rank.stream, "reduce", {&piece, 1});
+  });
+  for (int r : {0, 1}) {
+    CHECK(absl::IsUnimplemented(unable[r]));
+    CHECK(absl::IsInvalidArgument(statuses[r]));
+    CHECK_THAT(
+        std::string(statuses[r].message()),
+        ContainsSubstring("ordered reduction 'reduce' of 8 bytes: OrderedSum: out overlaps"));
+  }
+  CHECK_OK(world->group(0)->Health());
+  CHECK(world->group(0)->traffic().empty());
+}
+
+TEST_CASE("Disagreement: sums of other columns are reported on all ranks with both calls",
+          "[collectives][thread]") {
+  const auto world = MakeWorld(LocalKind(), 2, absl::Minutes(10));
+  LineUp line_up(2);
+  const auto statuses = OnEachRank(*world, [&](const Rank& rank) -> absl::Status {
+    std::vector<float> memory(8);
+    ReductionPiece piece;
+    piece.send = memory.data();
+    piece.slice = 2;
+    piece.columns = 1 + rank.index;
+    piece.out = memory.data() + 4;
+    ZERO_RETURN_IF_ERROR(line_up.Hold(*rank.stream));
+    const absl::Status enqueued = rank.group->ReduceInOrder(*rank.stream, "sums", {&piece, 1});
+    line_up.Enqueued();
+    const absl::Status ran = rank.stream->Synchronize();
+    return enqueued.ok() ? ran : enqueued;
+  });
+  for (const absl::Status& status : statuses) {
+    CHECK(absl::IsInvalidArgument(status));
+    for (const char* part : {"rank 0 called ordered reduction 'sums' of 4 bytes",
+                             "rank 1 called ordered reduction 'sums' of 8 bytes"}) {
+      CHECK_THAT(std::string(status.message()), ContainsSubstring(part));
+    }
+  }
 }
 
 }  // namespace

@@ -5,10 +5,12 @@
 #include <vector>
 
 #include "collectives/local_group.h"
+#include "collectives/ordered_reduction.h"
 #include "device/host_device.h"
 #include "device/seeded_scheduler.h"
 #include "device/status.h"
 #include "tests/collectives/group_test_util.h"
+#include "tests/collectives/staged_group.h"
 #include "tests/device/seeds.h"
 
 namespace zero::test {
@@ -51,6 +53,39 @@ absl::Status Exchange(ProcessGroup* group, Device* device, int rounds) {
   return math->Synchronize();
 }
 
+// Sums that follow each other closely, each of other numbers.
+absl::Status Reduce(ProcessGroup* group, Device* device, int rounds) {
+  constexpr int kColumns = 3;
+  const int size = group->size(), rank = group->rank();
+  const auto value = [size](int q, int round, int i) {
+    return static_cast<float>((q * 8 + round) * size * kColumns + i);
+  };
+  std::vector<std::vector<float>> sent, sums;  // live until the streams have run out
+  ZERO_ASSIGN_OR_RETURN(const auto comm, device->CreateStream("comm"));
+  ZERO_ASSIGN_OR_RETURN(const auto math, device->CreateStream("math"));
+  ZERO_ASSIGN_OR_RETURN(OrderedReduction reduction,
+                        OrderedReduction::Create(device, group, size * kColumns * 4));
+  for (int round = 0; round < rounds; ++round) {
+    std::vector<float>& send = sent.emplace_back();
+    for (int i = 0; i < size * kColumns; ++i) send.push_back(value(rank, round, i));
+    ReductionPiece piece;
+    piece.send = send.data();
+    piece.slice = piece.columns = kColumns;
+    piece.out = sums.emplace_back(kColumns).data();
+    ZERO_RETURN_IF_ERROR(reduction.Run(*comm, *math, "sums", {&piece, 1}));
+  }
+  ZERO_RETURN_IF_ERROR(comm->Synchronize());
+  ZERO_RETURN_IF_ERROR(math->Synchronize());
+  for (int round = 0; round < rounds; ++round) {
+    for (int i = 0; i < kColumns; ++i) {
+      float expected = 0;
+      for (int q = 0; q < size; ++q) expected += value(q, round, rank * kColumns + i);
+      if (sums[round][i] != expected) return absl::DataLossError(std::to_string(round));
+    }
+  }
+  return absl::OkStatus();
+}
+
 }  // namespace
 
 TEST_CASE("SeededGroup: ranks gather the same in every order", "[collectives][thread]") {
@@ -65,6 +100,26 @@ TEST_CASE("SeededGroup: ranks gather the same in every order", "[collectives][th
           return Exchange(group, &device, 4);
         },
         scheduler.get()));
+  }
+}
+
+TEST_CASE("SeededGroup: sums received or read where they lie are the same in every order",
+          "[collectives][thread]") {
+  for (const bool staged : {false, true}) {
+    for (const uint64_t seed : Seeds(1, 100)) {
+      CAPTURE(staged);
+      CAPTURE_SEED(seed);
+      const auto scheduler = std::make_shared<SeededScheduler>(seed);
+      LocalWorld world(3);
+      REQUIRE_OK(RunRanks(
+          world,
+          [&](ProcessGroup* group) {
+            HostDevice device(On(scheduler));
+            StagedGroup receiving(group);
+            return Reduce(staged ? &receiving : group, &device, 5);
+          },
+          scheduler.get()));
+    }
   }
 }
 

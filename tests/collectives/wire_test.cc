@@ -93,7 +93,7 @@ TEST_CASE("FrameBuffer: what is too long or of no type is refused before it is k
   CHECK(refused("GET / HTTP/1.1\r\n"));
   CHECK(refused(std::string("\x65\x00\x00\x00\x05", 5)));
   CHECK(refused(std::string("\x01\x00\x00\x00\x00", 5)));
-  CHECK(refused(std::string("\x01\x00\x00\x00\x0d", 5)));
+  CHECK(refused(std::string("\x01\x00\x00\x00\x11", 5)));
   CHECK_FALSE(refused(std::string("\x64\x00\x00\x00\x05", 5)));
 }
 

@@ -27,7 +27,7 @@ TEST_CASE("MatMul: every transpose, type and addend gives the product in double,
           "[examples][llama]") {
   const std::string variant = GENERATE(from_range(ProductVariants()));
   const Case size = GENERATE(Case{1, 1, 1}, Case{7, 37, 24}, Case{64, 33, 130}, Case{150, 140, 270},
-                             Case{3, 5, 0});
+                             Case{513, 2, 520}, Case{2, 520, 513}, Case{3, 5, 0});
   const WithProducts with(variant);
   Runner runner;
   for (const auto& [in, out] :

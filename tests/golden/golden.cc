@@ -8,8 +8,13 @@
 
 namespace zero::golden {
 
+std::string Folder() {
+  const char* other = std::getenv("ZERO_GOLDEN_VALUES");
+  return other != nullptr ? other : ZERO_GOLDEN_VALUES;
+}
+
 nlohmann::json Read(const std::string& name) {
-  const std::string path = std::string(ZERO_GOLDEN_VALUES) + "/" + name;
+  const std::string path = Folder() + "/" + name;
   std::ifstream file(path);
   INFO(path);
   REQUIRE(file.is_open());

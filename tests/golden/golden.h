@@ -9,7 +9,10 @@
 
 namespace zero::golden {
 
-// values/<name>, parsed. A file that cannot be read fails the test.
+// Where the values are: the committed ones, or where the environment's ZERO_GOLDEN_VALUES says.
+std::string Folder();
+
+// <Folder>/<name>, parsed. A file that cannot be read fails the test.
 nlohmann::json Read(const std::string& name);
 
 // fp32 values written as their bits, 8 hexadecimal digits each.

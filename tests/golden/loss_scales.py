@@ -1,7 +1,7 @@
 """Golden traces of loss scales: DeepSpeed's DynamicLossScaler and torch.amp.GradScaler.
 
-"steps" has an "o" for each step whose gradient is not finite; "scales"[i] is the scale after step i.
-"stopped": DeepSpeed raised an error in the step after the last one listed.
+"steps" has an "o" for each step whose gradient is not finite; "scales"[i] is the scale after step
+i. "stopped": DeepSpeed raised an error in the step after the last one listed.
 """
 
 import logging

@@ -18,6 +18,7 @@ void CheckRefused(KernelRun& run, const absl::Status& status, const std::string&
 
 constexpr DType kF32 = DType::kF32;
 constexpr DType kBF16 = DType::kBF16;
+constexpr DType kF16 = DType::kF16;
 
 TEST_CASE("Cast, Add, Scale, Fill, Norm: each wrong argument is named", "[kernels][errors]") {
   KernelRun run;
@@ -27,6 +28,10 @@ TEST_CASE("Cast, Add, Scale, Fill, Norm: each wrong argument is named", "[kernel
   float* y = b.data();
   NormPartial scratch, out;
   CheckRefused(run, Cast(s, x, kF32, y, kBF16, -1), "Cast", "n");
+  CheckRefused(run, CastAway(s, x, y, -1), "CastAway", "n");
+  CheckRefused(run, CastAway(s, nullptr, y, 64), "CastAway", "in");
+  CheckRefused(run, CastAway(s, x, nullptr, 64), "CastAway", "out");
+  CheckRefused(run, CastAway(s, x, x, 64), "CastAway", "out");
   CheckRefused(run, Cast(s, nullptr, kF32, y, kBF16, 64), "Cast", "in");
   CheckRefused(run, Cast(s, x, kF32, nullptr, kBF16, 64), "Cast", "out");
   CheckRefused(run, Cast(s, x, kF32, x, kBF16, 64), "Cast", "out");
@@ -74,47 +79,127 @@ TEST_CASE("OrderedSum: each wrong argument is named", "[kernels][errors]") {
   }
 }
 
-// The changes that both updates refuse in the same way.
 template <class Arguments>
-std::vector<std::pair<const char*, std::function<void(Arguments&)>>> WrongUpdates() {
+using Changes = std::vector<std::pair<const char*, std::function<void(Arguments&)>>>;
+
+// The changes to an update of bf16 weights with fp32 masters that all refuse in the same way.
+template <class Arguments>
+Changes<Arguments> WrongUpdates() {
   return {
       {"n", [](Arguments& a) { a.n = -64; }},
       {"n", [](Arguments& a) { a.n = 65; }},
       {"gradient", [](Arguments& a) { a.gradient = nullptr; }},
-      {"master", [](Arguments& a) { a.master = nullptr; }},
-      {"moment1", [](Arguments& a) { a.moment1 = nullptr; }},
+      {"gradient_type is fp16 for bf16", [](Arguments& a) { a.gradient_type = kF16; }},
+      {"gradient_type is bf16 for fp32",
+       [](Arguments& a) {
+         a.gradient_type = kBF16;
+         a.weights.weight = nullptr;
+       }},
+      {"master",
+       [](Arguments& a) {
+         a.gradient_type = kF32;
+         a.weights.weight = nullptr;
+         a.weights.master = nullptr;
+       }},
+      {"weight is null",
+       [](Arguments& a) {
+         a.weights.weight = nullptr;
+         a.weights.remainder = reinterpret_cast<uint16_t*>(a.weights.master);
+       }},
+      {"weight_type", [](Arguments& a) { a.weights.weight_type = kF32; }},
+      {"weight_type",
+       [](Arguments& a) {
+         a.weights.weight_type = kF16;
+         a.weights.master = nullptr;
+       }},
+      {"remainder",
+       [](Arguments& a) {
+         a.weights.remainder = reinterpret_cast<uint16_t*>(a.weights.master);
+       }},
+      {"ties_away",
+       [](Arguments& a) {
+         a.weights.weight_type = kF16;
+         a.weights.ties_away = true;
+       }},
+      {"first_element",
+       [](Arguments& a) {
+         a.weights.master = nullptr;
+         a.weights.first_element = 32;
+       }},
+      {"first_element",
+       [](Arguments& a) {
+         a.weights.master = nullptr;
+         a.weights.first_element = -64;
+       }},
       {"groups", [](Arguments& a) { a.groups = nullptr; }},
       {"scalars", [](Arguments& a) { a.scalars = nullptr; }},
       {"rows", [](Arguments& a) { a.rows = nullptr; }},
   };
 }
 
-TEST_CASE("AdamW: each wrong argument is named", "[kernels][errors]") {
+TEST_CASE("Adam: each wrong argument is named", "[kernels][errors]") {
   KernelRun run;
-  UpdateState state(kF32, true, kBF16, 128, 0);
-  auto changes = WrongUpdates<AdamWArguments>();
-  changes.push_back({"moment2", [](AdamWArguments& a) { a.moment2 = nullptr; }});
+  UpdateState state({kF32, Masters::kBF16}, 128, 0);
+  auto changes = WrongUpdates<AdamArguments>();
+  changes.push_back({"moment1", [](AdamArguments& a) { a.moment1 = nullptr; }});
+  changes.push_back({"moment2", [](AdamArguments& a) { a.moment2 = nullptr; }});
   for (const auto& [name, change] : changes) {
-    AdamWArguments a = state.AdamW(run);
+    AdamArguments a = state.Adam(run);
     change(a);
-    CheckRefused(run, AdamW(run.stream(), a), "AdamW", name);
+    CheckRefused(run, Adam(run.stream(), a), "Adam", name);
   }
 }
 
 TEST_CASE("Sgd: each wrong argument is named", "[kernels][errors]") {
   KernelRun run;
-  UpdateState state(kF32, true, kBF16, 128, 0);
-  for (const auto& [name, change] : WrongUpdates<SgdArguments>()) {
-    SgdArguments a = state.Sgd(run, 0.9f);
+  UpdateState state({kF32, Masters::kBF16}, 128, 0);
+  auto changes = WrongUpdates<SgdArguments>();
+  changes.push_back({"moment1", [](SgdArguments& a) {
+                       a.nesterov = true;
+                       a.moment1 = nullptr;
+                     }});
+  for (const auto& [name, change] : changes) {
+    SgdArguments a = state.Sgd(run);
     change(a);
     CheckRefused(run, Sgd(run.stream(), a), "Sgd", name);
   }
+}
+
+TEST_CASE("Lion: each wrong argument is named", "[kernels][errors]") {
+  KernelRun run;
+  UpdateState state({kF32, Masters::kBF16}, 128, 0);
+  auto changes = WrongUpdates<LionArguments>();
+  changes.push_back({"moment1", [](LionArguments& a) { a.moment1 = nullptr; }});
+  for (const auto& [name, change] : changes) {
+    LionArguments a = state.Lion(run);
+    change(a);
+    CheckRefused(run, Lion(run.stream(), a), "Lion", name);
+  }
+}
+
+TEST_CASE("JoinMaster, SplitMaster: each wrong argument is named", "[kernels][errors]") {
+  KernelRun run;
+  const Stream& s = run.stream();
+  std::vector<float> whole(64);
+  std::vector<uint16_t> upper(64), lower(64);
+  float* const x = whole.data();
+  uint16_t* const w = upper.data();
+  uint16_t* const r = lower.data();
+  CheckRefused(run, JoinMaster(s, w, r, x, -1), "JoinMaster", "n");
+  CheckRefused(run, JoinMaster(s, nullptr, r, x, 64), "JoinMaster", "weight");
+  CheckRefused(run, JoinMaster(s, w, nullptr, x, 64), "JoinMaster", "remainder");
+  CheckRefused(run, JoinMaster(s, w, r, nullptr, 64), "JoinMaster", "out");
+  CheckRefused(run, SplitMaster(s, x, w, r, -1), "SplitMaster", "n");
+  CheckRefused(run, SplitMaster(s, nullptr, w, r, 64), "SplitMaster", "in");
+  CheckRefused(run, SplitMaster(s, x, nullptr, r, 64), "SplitMaster", "weight");
+  CheckRefused(run, SplitMaster(s, x, w, nullptr, 64), "SplitMaster", "remainder");
 }
 
 TEST_CASE("Kernels: n == 0 is fine without any pointer and enqueues nothing", "[kernels]") {
   KernelRun run;
   const Stream& s = run.stream();
   CHECK_OK(Cast(s, nullptr, kF32, nullptr, kBF16, 0));
+  CHECK_OK(CastAway(s, nullptr, nullptr, 0));
   CHECK_OK(Add(s, nullptr, kF32, nullptr, kBF16, 0));
   CHECK_OK(Scale(s, nullptr, kF32, 2, 0));
   CHECK_OK(Fill(s, nullptr, kF32, 2, 0));
@@ -122,8 +207,11 @@ TEST_CASE("Kernels: n == 0 is fine without any pointer and enqueues nothing", "[
   OrderedSumArguments sum;
   sum.part_count = 1;
   CHECK_OK(OrderedSum(s, sum));
-  CHECK_OK(AdamW(s, AdamWArguments()));
+  CHECK_OK(Adam(s, AdamArguments()));
   CHECK_OK(Sgd(s, SgdArguments()));
+  CHECK_OK(Lion(s, LionArguments()));
+  CHECK_OK(JoinMaster(s, nullptr, nullptr, nullptr, 0));
+  CHECK_OK(SplitMaster(s, nullptr, nullptr, nullptr, 0));
   run.Finish();
   CHECK(run.kernels() == 0);
 }

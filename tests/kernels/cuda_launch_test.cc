@@ -22,7 +22,7 @@ struct EveryKernel {
       : run(*the_run),
         in(kBF16, RandomFloats(n, 21)),
         out(kF32, RandomFloats(n, 22)),
-        state(kBF16, true, kBF16, n, 0),
+        state({kBF16, Masters::kSplit}, n, 0),
         scratch(NormChunks(n)) {
     row.count = 1;
     step.ranks = run.On(&rank);
@@ -44,6 +44,7 @@ struct EveryKernel {
     const Stream& s = run.stream();
     calls = {
         {"cast", [this, &s, n] { return Cast(s, run.On(in), kBF16, run.On(out), kF32, n); }},
+        {"cast_away", [this, &s, n] { return CastAway(s, run.FloatsOn(out), run.On(in), n); }},
         {"add", [this, &s, n] { return Add(s, run.On(in), kBF16, run.On(out), kF32, n); }},
         {"scale", [this, &s, n] { return Scale(s, run.On(out), kF32, 0.5f, n); }},
         {"fill", [this, &s, n] { return Fill(s, run.On(in), kBF16, 0.5f, n); }},
@@ -52,8 +53,19 @@ struct EveryKernel {
          [this, &s, n] {
            return Norm(s, run.On(out), kF32, n, run.On(scratch), run.On(&partial));
          }},
-        {"adamw", [this, &s] { return AdamW(s, state.AdamW(run)); }},
-        {"sgd", [this, &s] { return Sgd(s, state.Sgd(run, 0.9f)); }},
+        {"adam", [this, &s] { return Adam(s, state.Adam(run)); }},
+        {"lion", [this, &s] { return Lion(s, state.Lion(run)); }},
+        {"sgd", [this, &s] { return Sgd(s, state.Sgd(run)); }},
+        {"join_master",
+         [this, &s, n] {
+           const MasterMemory w = state.Adam(run).weights;
+           return JoinMaster(s, w.weight, w.remainder, run.FloatsOn(out), n);
+         }},
+        {"split_master",
+         [this, &s, n] {
+           const MasterMemory w = state.Adam(run).weights;
+           return SplitMaster(s, run.FloatsOn(out), w.weight, w.remainder, n);
+         }},
         {"combine_norms",
          [this, &s] {
            return CombineNorms(s, run.On(&partial), run.On(&base), 1, 1, run.On(&first),
@@ -62,6 +74,8 @@ struct EveryKernel {
         {"note_non_finite",
          [this, &s] { return NoteNonFinite(s, run.On(&partial), 0, run.On(&first)); }},
         {"decide_step", [this, &s] { return DecideStep(s, step); }},
+        {"note_failure",
+         [this, &s] { return NoteFailure(s, run.On(&group_failed), run.On(&note)); }},
         {"zero_ranges",
          [this, &s, n] {
            return ZeroRanges(s, {{run.On(out), n * 4}});
@@ -82,6 +96,7 @@ struct EveryKernel {
   StepState step_state;
   StepScalars scalars;
   StepRecord record;
+  int32_t group_failed = 1, note = 0;
   DecideArguments step;
   OrderedSumArguments sum;
   std::vector<std::pair<std::string, std::function<absl::Status()>>> calls;

@@ -67,6 +67,20 @@ TEST_CASE("Cast, Add, Scale, Fill: the last elements of more than 2^31 are right
   }
 }
 
+TEST_CASE("CastAway: the last elements of more than 2^31 are right", "[kernels]") {
+  for (int64_t limit : Limits()) {
+    const int64_t first = limit - kBelow;
+    const int64_t n = limit + 1003;
+    KernelRun run;
+    Elements in(kF32, RandomFloats(n - first, 1)), out(kBF16, n - first), expected = out;
+    for (int64_t i = 0; i < in.size(); ++i) expected.SetBits(i, ToBFloat16Away(in.Get(i)).bits);
+    REQUIRE_OK(cuda::CastAway(run.stream(), Before(run.FloatsOn(in), first),
+                              Before(run.On(out), kBF16, first), n, first));
+    run.Finish();
+    CHECK(out.Difference(expected) == "");
+  }
+}
+
 TEST_CASE("OrderedSum: the last elements of more than 2^31 are right", "[kernels]") {
   for (int64_t limit : Limits()) {
     const int64_t first = limit - kBelow;
@@ -114,39 +128,62 @@ TEST_CASE("OrderedSum: parts further apart than 2^31 elements are found", "[kern
   CHECK(out.Difference(expected) == "");
 }
 
-TEST_CASE("AdamW, Sgd: the last elements of more than 2^31 are right", "[kernels]") {
-  const bool sgd = GENERATE(false, true);
+TEST_CASE("Adam, Sgd, Lion: the last elements of more than 2^31 are right", "[kernels]") {
+  const std::string optimizer = GENERATE("adam", "sgd", "lion");
+  const Masters masters = GENERATE(Masters::kBF16, Masters::kSplit, Masters::kNone);
   for (int64_t limit : Limits()) {
     const int64_t first = limit - kBelow;
     const int64_t n = limit + 1024;
     KernelRun run;
-    UpdateState state(kBF16, true, kBF16, n - first, 0);
+    UpdateState state({kBF16, masters}, n - first, 0);
+    state.first_element = 0;
     UpdateState expected = state;
-    if (sgd) {
-      expected.ScalarSgd(0.9f, true);
-    } else {
-      expected.ScalarAdamW();
-    }
-    const auto move = [&](auto* a) {
-      a->gradient = Before(run.On(state.gradient), kBF16, first);
-      a->master = Before(a->master, first);
-      a->moment1 = Before(a->moment1, first);
-      a->weight = Before(a->weight, kBF16, first);
-      a->groups = Before(a->groups, first / 64);
-      a->n = n;
+    expected.first_element = first;
+    const auto move = [&](auto a) {
+      a.gradient = Before(run.On(state.gradient), kBF16, first);
+      MasterMemory& w = a.weights;
+      if (w.master != nullptr) w.master = Before(w.master, first);
+      if (w.remainder != nullptr) w.remainder = Before(w.remainder, first);
+      w.weight = Before(w.weight, kBF16, first);
+      a.moment1 = Before(a.moment1, first);
+      a.groups = Before(a.groups, first / 64);
+      a.n = n;
+      return a;
     };
-    if (sgd) {
-      SgdArguments a = state.Sgd(run, 0.9f);
-      move(&a);
-      REQUIRE_OK(cuda::Sgd(run.stream(), a, first));
-    } else {
-      AdamWArguments a = state.AdamW(run);
-      move(&a);
+    if (optimizer == "adam") {
+      AdamArguments a = move(state.Adam(run));
       a.moment2 = Before(a.moment2, first);
-      REQUIRE_OK(cuda::AdamW(run.stream(), a, first));
+      REQUIRE_OK(cuda::Adam(run.stream(), a, first));
+      expected.ScalarAdam();
+    } else if (optimizer == "sgd") {
+      REQUIRE_OK(cuda::Sgd(run.stream(), move(state.Sgd(run)), first));
+      expected.ScalarSgd();
+    } else {
+      REQUIRE_OK(cuda::Lion(run.stream(), move(state.Lion(run)), first));
+      expected.ScalarLion();
     }
     run.Finish();
+    CAPTURE(optimizer, limit, state.types.ToString());
     CHECK(state.Difference(expected) == "");
+  }
+}
+
+TEST_CASE("JoinMaster, SplitMaster: the last elements of more than 2^31 are right", "[kernels]") {
+  for (int64_t limit : Limits()) {
+    const int64_t first = limit - kBelow;
+    const int64_t n = limit + 1003;
+    const int64_t part = n - first;
+    KernelRun run;
+    Elements in(kF32, RandomFloats(part, 9)), out(kF32, part);
+    Elements weight(kBF16, part), remainder(kBF16, part);
+    uint16_t* const lower = Before(static_cast<uint16_t*>(run.On(remainder)), first);
+    void* const upper = Before(run.On(weight), kBF16, first);
+    REQUIRE_OK(cuda::SplitMaster(run.stream(), Before(run.FloatsOn(in), first), upper, lower, n,
+                                 first));
+    REQUIRE_OK(cuda::JoinMaster(run.stream(), upper, lower, Before(run.FloatsOn(out), first), n,
+                                first));
+    run.Finish();
+    CHECK(out.bytes() == in.bytes());
   }
 }
 

@@ -304,5 +304,16 @@ TEST_CASE("CombineNorms: no parts give zero", "[kernels]") {
   CHECK(out.non_finite == 0);
 }
 
+TEST_CASE("NoteFailure: the note is what the flag is when the stream comes to it", "[kernels]") {
+  KernelRun run;
+  int32_t flags[2] = {0, 1};
+  int32_t notes[2] = {7, 7};
+  REQUIRE_OK(NoteFailure(run.stream(), run.On(flags, 2), run.On(notes, 2)));
+  REQUIRE_OK(NoteFailure(run.stream(), run.On(flags, 2) + 1, run.On(notes, 2) + 1));
+  run.Finish();
+  CHECK(notes[0] == 0);
+  CHECK(notes[1] == 1);
+}
+
 }  // namespace
 }  // namespace zero

@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "device/cuda_device.h"
-#include "kernels/adamw_math.h"
+#include "kernels/adam_math.h"
 #include "kernels/element_type.h"
 #include "kernels/kernels.h"
 #include "tests/catch.h"
@@ -117,7 +117,7 @@ TEST_CASE("Cast: 2^31 + 3 elements are rounded and nothing after them changes",
   CHECK(large.Get<uint16_t>(out, kElements + kGuard - 1) == 0xA5A5);
 }
 
-TEST_CASE("AdamW: a partition that holds 2^31 + 3 elements is updated by the formula",
+TEST_CASE("Adam: a partition that holds 2^31 + 3 elements is updated by the formula",
           "[kernels][large]") {
   // Partitions are padded.
   constexpr int64_t kPadded = (kElements + 63) / 64 * 64;
@@ -136,6 +136,7 @@ TEST_CASE("AdamW: a partition that holds 2^31 + 3 elements is updated by the for
   scalars.divisor = 8;
   scalars.clip_coefficient = 0.75f;
   scalars.sqrt_bias_correction2 = 0.5f;
+  scalars.one_minus_beta1 = static_cast<float>(1 - 0.9);
   GroupScalars rows[2];
   for (int g = 0; g < 2; ++g) {
     rows[g].learning_rate = 1e-3f;
@@ -157,28 +158,27 @@ TEST_CASE("AdamW: a partition that holds 2^31 + 3 elements is updated by the for
     for (int s = 0; s < 3; ++s) large.Set(states[s], kAt[k], ValueOf(s + 1, k));
   }
 
-  AdamWArguments a;
+  AdamArguments a;
   a.gradient = gradient.data();
   a.gradient_type = DType::kBF16;
-  a.master = states[0].as<float>();
+  a.weights.master = states[0].as<float>();
   a.moment1 = states[1].as<float>();
   a.moment2 = states[2].as<float>();
-  a.weight = weight.data();
+  a.weights.weight = weight.data();
   a.groups = groups.as<uint8_t>();
   a.n = kPadded;
-  a.one_minus_beta1 = static_cast<float>(1 - 0.9);
   a.beta2 = 0.999f;
   a.one_minus_beta2 = static_cast<float>(1 - 0.999);
   a.epsilon = 1e-8f;
   a.scalars = scalars_on.as<StepScalars>();
   a.rows = rows_on.as<GroupScalars>();
-  REQUIRE_OK(AdamW(stream, a));
+  REQUIRE_OK(Adam(stream, a));
 
   const auto check = [&](int64_t at, int64_t k) {
     CAPTURE(at);
     float expected[3];
     for (int s = 0; s < 3; ++s) expected[s] = ValueOf(s + 1, k);
-    AdamWMath(a, scalars, rows[at >= k2To31 ? 1 : 0], ToFloat(ToBFloat16(ValueOf(0, k))),
+    AdamMath(a, scalars, rows[at >= k2To31 ? 1 : 0], ToFloat(ToBFloat16(ValueOf(0, k))),
               &expected[0], &expected[1], &expected[2]);
     for (int s = 0; s < 3; ++s) CHECK(large.Get<float>(states[s], at) == expected[s]);
     CHECK(large.Get<BFloat16>(weight, at).bits == ToBFloat16(expected[0]).bits);

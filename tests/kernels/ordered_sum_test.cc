@@ -1,3 +1,4 @@
+#include "kernels/host_sum.h"
 #include "tests/kernels/kernel_test_util.h"
 
 namespace zero {
@@ -88,6 +89,62 @@ TEST_CASE("OrderedSum: the sum may replace one of its parts", "[kernels]") {
     if (parts.Bits(replaced * kN + i) != expected.Bits(i)) ++wrong;
   }
   CHECK(wrong == 0);
+}
+
+TEST_CASE("HostSum: parts anywhere give the bits of parts in a row", "[kernels]") {
+  constexpr int64_t kCount = 3;
+  for (DType part_type : Types()) {
+    for (int64_t n : {1, 63, 64, 2049, 100000}) {
+      CAPTURE(Name(part_type), n);
+      const std::vector<float> values = RandomFloats(kCount * n, 14);
+      Elements row(part_type, values);
+      Elements expected(DType::kF32, RandomFloats(n, 15));
+      Elements out = expected;
+      ScalarSum(row, kCount, n, /*accumulate=*/true, &expected);
+      std::vector<Elements> apart;
+      std::vector<const void*> parts;
+      for (int64_t p = kCount - 1; p >= 0; --p) {  // in memory the other way round
+        const auto from = values.begin() + p * n;
+        apart.emplace_back(part_type, std::vector<float>(from, from + n), p);
+      }
+      for (int64_t p = 0; p < kCount; ++p) parts.push_back(apart[kCount - 1 - p].data());
+      ThreadPool pool(2);
+      for (ThreadPool* shared : {static_cast<ThreadPool*>(nullptr), &pool}) {
+        Elements sum = out;
+        const HostSumArguments a{parts, part_type, sum.data(), DType::kF32, true, n};
+        REQUIRE_OK(CheckHostSum(a));
+        HostSum(a, shared);
+        CHECK(sum.Difference(expected) == "");
+      }
+    }
+  }
+}
+
+TEST_CASE("HostSum: arguments that it cannot add are refused by name", "[kernels]") {
+  float memory[8] = {};
+  const void* const part = memory;
+  const HostSumArguments good{{&part, 1}, DType::kF32, memory + 4, DType::kF32, false, 4};
+  CHECK_OK(CheckHostSum(good));
+  const auto message = [](const HostSumArguments& a) {
+    const absl::Status status = CheckHostSum(a);
+    CHECK(absl::IsInvalidArgument(status));
+    return std::string(status.message());
+  };
+  HostSumArguments bad = good;
+  bad.parts = {};
+  CHECK(message(bad) == "OrderedSum: no parts");
+  bad = good;
+  bad.n = -1;
+  CHECK_THAT(message(bad), ContainsSubstring("n is -1"));
+  bad = good;
+  bad.out = memory + 1;
+  CHECK_THAT(message(bad), ContainsSubstring("out overlaps"));
+  bad = good;
+  bad.out = nullptr;
+  CHECK_THAT(message(bad), ContainsSubstring("out is null"));
+  bad = good;
+  bad.part_type = DType::kF16;
+  CHECK_THAT(message(bad), ContainsSubstring("part_type"));
 }
 
 }  // namespace

@@ -7,24 +7,26 @@ namespace zero {
 namespace {
 
 TEST_CASE("Sgd: every way to run gives the scalar formula's bits", "[kernels]") {
-  const bool with_moment = GENERATE(true, false);
-  const float momentum = with_moment ? 0.9f : 0.0f;
+  struct Momentum {
+    bool moment, nesterov;
+  };
+  const Momentum momentum =
+      GENERATE(Momentum{true, false}, Momentum{true, true}, Momentum{false, false});
   KernelRun run;
   ForEachVariant([&](const std::string& variant) {
     for (const UpdateTypes& types : AllUpdateTypes()) {
       for (int64_t n : {0, 64, 192, 2048, 2112}) {
         for (int64_t offset : {0, 1, 3}) {
-          UpdateState state(types.gradient, types.has_weight, types.weight, n, offset);
+          UpdateState state(types, n, offset);
           UpdateState expected = state;
-          SgdArguments a = state.Sgd(run, momentum);
-          if (!with_moment) a.moment1 = nullptr;
+          SgdArguments a = state.Sgd(run, momentum.nesterov);
+          if (!momentum.moment) a.moment1 = nullptr;
           for (int step = 0; step < 2; ++step) {
             REQUIRE_OK(Sgd(run.stream(), a));
-            expected.ScalarSgd(momentum, with_moment);
+            expected.ScalarSgd(momentum.moment, momentum.nesterov);
           }
           run.Finish();
-          INFO(variant << " gradient " << Name(types.gradient) << " weight " << types.has_weight
-                       << Name(types.weight) << " n " << n << " offset " << offset);
+          INFO(variant << " " << types.ToString() << " n " << n << " offset " << offset);
           CHECK(state.Difference(expected) == "");
         }
       }
@@ -34,15 +36,13 @@ TEST_CASE("Sgd: every way to run gives the scalar formula's bits", "[kernels]") 
 
 TEST_CASE("Sgd: nothing changes when the step is not applied", "[kernels]") {
   KernelRun run;
-  UpdateState state(DType::kF32, true, DType::kBF16, 2112, 3);
+  UpdateState state({DType::kF32, Masters::kSplit}, 2112, 3);
   state.gradient.Set(0, std::numeric_limits<float>::quiet_NaN());
   state.scalars.apply = 0;
   UpdateState before = state;
-  CHECK_OK(Sgd(run.stream(), state.Sgd(run, 0.9f)));
+  CHECK_OK(Sgd(run.stream(), state.Sgd(run)));
   run.Finish();
-  CHECK(state.master.bytes() == before.master.bytes());
-  CHECK(state.moment1.bytes() == before.moment1.bytes());
-  CHECK(state.weight.bytes() == before.weight.bytes());
+  CHECK(state.SameBytes(before));
 }
 
 TEST_CASE("Sgd: 100 steps with momentum stay near the formula in double", "[kernels]") {
@@ -51,7 +51,8 @@ TEST_CASE("Sgd: 100 steps with momentum stay near the formula in double", "[kern
   constexpr double kRate = 1e-2;
   constexpr double kDecay = 0.05;
   constexpr double kMomentum = 0.9;
-  UpdateState state(DType::kF32, false, DType::kBF16, kN, 0);
+  const bool nesterov = GENERATE(false, true);
+  UpdateState state({DType::kF32, Masters::kOwn}, kN, 0);
   state.scalars.divisor = 1;
   state.scalars.clip_coefficient = 1;
   GroupScalars row;
@@ -69,11 +70,12 @@ TEST_CASE("Sgd: 100 steps with momentum stay near the formula in double", "[kern
     const std::vector<float> gradients = RandomFloats(kN, 200 + t);
     for (int64_t i = 0; i < kN; ++i) {
       state.gradient.Set(i, gradients[i]);
-      m[i] = kMomentum * m[i] + (gradients[i] + kDecay * p[i]);
-      p[i] = p[i] - kRate * m[i];
+      const double g = gradients[i] + kDecay * p[i];
+      m[i] = kMomentum * m[i] + g;
+      p[i] = p[i] - kRate * (nesterov ? g + kMomentum * m[i] : m[i]);
       largest = std::max({largest, std::abs(p[i]), std::abs(m[i])});
     }
-    REQUIRE_OK(Sgd(run.stream(), state.Sgd(run, static_cast<float>(kMomentum))));
+    REQUIRE_OK(Sgd(run.stream(), state.Sgd(run, nesterov)));
     run.Finish();
   }
   double error = 0;
@@ -90,7 +92,8 @@ TEST_CASE("Sgd: 100 steps with momentum stay near the formula in double", "[kern
 TEST_CASE("Sgd: three steps with momentum give the values worked out by hand", "[kernels]") {
   // Halves and quarters only: every step is exact.
   KernelRun run;
-  UpdateState state(DType::kBF16, true, DType::kBF16, 64, 0);
+  UpdateState state({DType::kBF16, Masters::kBF16}, 64, 0);
+  state.scalars.beta1 = 0.5f;
   state.scalars.divisor = 2;
   state.scalars.clip_coefficient = 0.5f;
   GroupScalars row;
@@ -105,12 +108,34 @@ TEST_CASE("Sgd: three steps with momentum give the values worked out by hand", "
   const float masters[] = {3, 1.625f, 0.234375f};
   const float moments[] = {2, 2.75f, 2.78125f};
   for (int step = 0; step < 3; ++step) {
-    CHECK_OK(Sgd(run.stream(), state.Sgd(run, 0.5f)));
+    CHECK_OK(Sgd(run.stream(), state.Sgd(run)));
     run.Finish();
     CHECK(state.master.Get(63) == masters[step]);
     CHECK(state.moment1.Get(63) == moments[step]);
     CHECK(state.weight.Get(63) == masters[step]);
   }
+}
+
+TEST_CASE("Sgd: a step of Nesterov's momentum gives the values worked out by hand", "[kernels]") {
+  KernelRun run;
+  UpdateState state({DType::kBF16, Masters::kSplit}, 64, 0);
+  state.scalars.divisor = 1;
+  state.scalars.clip_coefficient = 1;
+  state.scalars.beta1 = 0.5f;
+  GroupScalars row;
+  row.learning_rate = 0.25f;
+  row.weight_decay = 0.5f;
+  state.rows.assign(3, row);
+  for (int64_t i = 0; i < 64; ++i) {
+    state.gradient.Set(i, 1);
+    state.SetMaster(i, 2);
+    state.moment1.Set(i, 4);
+  }
+  // g = 1 + 0.5 x 2 = 2; m = 0.5 x 4 + 2 = 4; p = 2 - 0.25 x (2 + 0.5 x 4)
+  CHECK_OK(Sgd(run.stream(), state.Sgd(run, /*nesterov=*/true)));
+  run.Finish();
+  CHECK(state.moment1.Get(63) == 4);
+  CHECK(state.Master(63) == 1);
 }
 
 }  // namespace

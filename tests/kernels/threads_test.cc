@@ -8,23 +8,25 @@ namespace {
 // Large enough to be shared out over the threads of a pool, and no multiple of their pieces.
 constexpr int64_t kLarge = (1 << 17) + 2112;
 
-TEST_CASE("AdamW: several streams on one pool give the scalar formula's bits",
+TEST_CASE("Adam: several streams on one pool give the scalar formula's bits",
           "[kernels][thread]") {
   ThreadPool pool(3);
   std::vector<std::unique_ptr<KernelRun>> runs;
   std::vector<UpdateState> states;
   for (int i = 0; i < 2; ++i) {
     runs.push_back(std::make_unique<KernelRun>(&pool));
-    states.emplace_back(DType::kBF16, true, DType::kBF16, kLarge, i);
+    states.emplace_back(i == 0 ? UpdateTypes{DType::kBF16, Masters::kBF16}
+                               : UpdateTypes{DType::kF32, Masters::kNone},
+                        kLarge, i);
   }
   std::vector<UpdateState> expected = states;
   for (int step = 0; step < 2; ++step) {
-    for (int i = 0; i < 2; ++i) REQUIRE_OK(AdamW(runs[i]->stream(), states[i].AdamW(*runs[i])));
+    for (int i = 0; i < 2; ++i) REQUIRE_OK(Adam(runs[i]->stream(), states[i].Adam(*runs[i])));
   }
   for (int i = 0; i < 2; ++i) {
     runs[i]->Finish();
-    expected[i].ScalarAdamW();
-    expected[i].ScalarAdamW();
+    expected[i].ScalarAdam();
+    expected[i].ScalarAdam();
     CHECK(states[i].Difference(expected[i]) == "");
   }
 }
@@ -62,7 +64,7 @@ TEST_CASE("Cast, Add, OrderedSum, Sgd: one stream on a pool runs them in order",
   KernelRun run(&pool);
   Elements narrow(DType::kBF16, RandomFloats(2 * kLarge, 53));
   Elements wide(DType::kF32, kLarge);
-  UpdateState state(DType::kF32, true, DType::kBF16, kLarge, 0);
+  UpdateState state({DType::kF32, Masters::kSplit}, kLarge, 0);
   UpdateState expected = state;
   OrderedSumArguments sum;
   sum.parts = run.On(narrow);
@@ -78,14 +80,14 @@ TEST_CASE("Cast, Add, OrderedSum, Sgd: one stream on a pool runs them in order",
   REQUIRE_OK(
       Add(run.stream(), run.On(wide), DType::kF32, run.On(state.gradient), DType::kF32, kLarge));
   REQUIRE_OK(Scale(run.stream(), run.On(state.gradient), DType::kF32, 0.5f, kLarge));
-  REQUIRE_OK(Sgd(run.stream(), state.Sgd(run, 0.9f)));
+  REQUIRE_OK(Sgd(run.stream(), state.Sgd(run)));
   run.Finish();
   for (int64_t i = 0; i < kLarge; ++i) {
     const float part0 = narrow.Get(i);
     const float parts = part0 + narrow.Get(kLarge + i);
     expected.gradient.Set(i, (part0 + parts) * 0.5f);
   }
-  expected.ScalarSgd(0.9f, true);
+  expected.ScalarSgd();
   CHECK(state.Difference(expected) == "");
 }
 

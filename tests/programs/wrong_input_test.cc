@@ -40,7 +40,7 @@ TEST_CASE("zero-train: a wrong flag is one line and exit status 2", "[programs]"
   refused({"--steps=many"}, {"--steps is 'many'"});
   refused({"--learning_rate=2e-5x"}, {"--learning_rate is '2e-5x'"});
   refused({"--learning_rate=nan"}, {"--learning_rate is 'nan'"});
-  refused({"--dtype=fp64"}, {"--dtype is 'fp64'", "fp32, bf16 or fp16"});
+  refused({"--dtype=fp64"}, {"--dtype is 'fp64'", "fp32 or bf16 or fp16"});
   refused({"--dtype=fp32", "--accumulation_dtype=bf16"}, {"--accumulation_dtype", "fp32"});
   refused({"--dtype=fp16", "--accumulation_dtype=bf16"},
           {"--accumulation_dtype is 'bf16'", "fp32 or fp16"});

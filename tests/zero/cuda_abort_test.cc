@@ -1,6 +1,8 @@
 // Groups that die while a GPU's streams go on with whatever they have: nothing of it may pass for a
 // result.
 #include <atomic>
+#include <barrier>
+#include <chrono>
 #include <memory>
 #include <string>
 #include <thread>
@@ -53,6 +55,22 @@ class HeldGroup : public ProcessGroup {
   bool armed_ = false;
 };
 
+// Passes on, and tells which stream gathers run on.
+class WatchedGroup : public HeldGroup {
+ public:
+  explicit WatchedGroup(ProcessGroup* group) : HeldGroup(group, nullptr) {}
+  absl::Status AllGather(const Stream& stream, const char* name,
+                         absl::Span<const AllGatherPiece> pieces) override {
+    communication_ = &stream;
+    return HeldGroup::AllGather(stream, name, pieces);
+  }
+  // Waits for what has been enqueued of collectives, without a verb.
+  absl::Status WaitForAll() const { return communication_->Synchronize(); }
+
+ private:
+  const Stream* communication_ = nullptr;
+};
+
 // All gradients are zero; weight decay and moments still move the weights.
 absl::Status EmptyStep(ShardedOptimizer& optimizer, std::vector<Pending<StepResult>>* results) {
   ZERO_RETURN_IF_ERROR(optimizer.BeginPass(Pass::kTrainLast));
@@ -87,6 +105,39 @@ TEST_CASE("Gather on NCCL: what a dying group leaves in memory is not returned a
   }));
   INFO(gathered.ToString());
   CHECK(absl::IsAborted(gathered));
+}
+
+TEST_CASE("Faults on NCCL: a death after a step and before the next verb leaves the step done",
+          "[zero][cuda][faults]") {
+  const int stage = GENERATE(0, 1, 2, 3);
+  const Config config = FaultConfig(stage);
+  const absl::StatusOr<FaultReference> reference = RunReference(config, 2);
+  REQUIRE_OK(reference.status());
+  const Backend nccl = NcclBackend();
+  std::barrier ranks_done(2);
+  absl::Status next[2];
+  absl::StatusOr<States> read[2];
+  CHECK_OK(nccl.run_ranks(2, absl::Seconds(20), [&](ProcessGroup* group) -> absl::Status {
+    const int rank = group->rank();
+    ZERO_ASSIGN_OR_RETURN(const std::unique_ptr<Device> device, nccl.make_device(rank));
+    WatchedGroup watched(group);
+    ZERO_ASSIGN_OR_RETURN(const auto trainer, FaultRank::Create(config, &watched, device.get()));
+    ZERO_RETURN_IF_ERROR(trainer->StepToResult(0));
+    ZERO_RETURN_IF_ERROR(watched.WaitForAll());
+    ranks_done.arrive_and_wait();
+    if (rank == 1) group->Abort(absl::UnavailableError("rank 1 dies"));
+    while (group->Health().ok()) std::this_thread::yield();
+    next[rank] = trainer->StepAgain();
+    read[rank] = trainer->Read();
+    return absl::OkStatus();
+  }));
+  for (int rank = 0; rank < 2; ++rank) {
+    INFO("stage " << stage << ", rank " << rank << ": " << next[rank].ToString() << "; "
+                  << read[rank].status().ToString());
+    CHECK(absl::IsAborted(next[rank]));
+    REQUIRE_OK(read[rank].status());
+    CHECK(*read[rank] == reference->before[rank]);
+  }
 }
 
 TEST_CASE("Faults on NCCL: a step that did not end is not hidden by a later one that was refused",

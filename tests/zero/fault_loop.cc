@@ -53,6 +53,11 @@ FaultRank::~FaultRank() {
 }
 
 absl::Status FaultRank::Step(int step) {
+  ZERO_RETURN_IF_ERROR(StepToResult(step));
+  return optimizer_->Finish();
+}
+
+absl::Status FaultRank::StepToResult(int step) {
   for (const Pass pass : {Pass::kTrain, Pass::kTrainLast}) {
     ZERO_RETURN_IF_ERROR(optimizer_->BeginPass(pass));
     const int units = static_cast<int>(optimizer_->model().units.size());
@@ -65,7 +70,7 @@ absl::Status FaultRank::Step(int step) {
   harmless_ = true;
   ZERO_ASSIGN_OR_RETURN(const StepResult result, pending.Get());
   if (!result.applied) return absl::InternalError("the step was skipped");
-  return optimizer_->Finish();
+  return absl::OkStatus();
 }
 
 absl::StatusOr<States> FaultRank::Read() {
@@ -172,8 +177,8 @@ Trial RunTrial(const Config& config, int ranks, const FaultReference& reference,
         const absl::Status stepped = rank->Step(1);
         backend.disarm(r);
         // The optimizer knows by itself that it has failed, and so does its group.
-        const bool noticed = stepped.ok() || rank->harmless() ||
-                             (!rank->StepAgain().ok() && !group->Health().ok());
+        const bool noticed =
+            stepped.ok() || rank->harmless() || (!rank->StepAgain().ok() && !group->Health().ok());
         // As RunRanks does when a rank returns an error; the failed call may be the trainer's own.
         if (!stepped.ok()) group->Abort(stepped);
         absl::StatusOr<States> states = rank->Read();

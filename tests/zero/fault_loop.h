@@ -30,6 +30,8 @@ class FaultRank {
 
   // Two micro-batches and a step, to its end.
   absl::Status Step(int step);
+  // The same up to its result: no verb waits for the rest.
+  absl::Status StepToResult(int step);
   // A failure of Step came from the trainer's own calls, or from waiting for the step when all of
   // it was enqueued: the optimizer has nothing to notice.
   bool harmless() const { return harmless_; }

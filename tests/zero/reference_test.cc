@@ -2,7 +2,7 @@
 #include <cmath>
 
 #include "absl/strings/str_cat.h"
-#include "kernels/adamw_math.h"
+#include "kernels/adam_math.h"
 #include "kernels/bfloat16_math.h"
 #include "tests/catch.h"
 #include "tests/zero/toy_trainer.h"
@@ -33,15 +33,15 @@ void CompareWithReference(const ToyRun& run, const Outcome& outcome) {
       p.moment2.assign(n, 0);
     }
   }
-  AdamWArguments adamw;
-  adamw.one_minus_beta1 = static_cast<float>(1 - run.config.beta1);
-  adamw.beta2 = static_cast<float>(run.config.beta2);
-  adamw.one_minus_beta2 = static_cast<float>(1 - run.config.beta2);
-  adamw.epsilon = static_cast<float>(run.config.epsilon);
+  AdamArguments adam;
+  adam.beta2 = static_cast<float>(run.config.beta2);
+  adam.one_minus_beta2 = static_cast<float>(1 - run.config.beta2);
+  adam.epsilon = static_cast<float>(run.config.epsilon);
   for (int step = 0; step < run.steps; ++step) {
     StepScalars scalars;
     scalars.divisor = static_cast<float>(run.ranks);
     scalars.clip_coefficient = static_cast<float>(outcome.steps[step].clip_coefficient);
+    scalars.one_minus_beta1 = static_cast<float>(1 - run.config.beta1);
     scalars.sqrt_bias_correction2 =
         static_cast<float>(std::sqrt(1 - std::pow(run.config.beta2, step + 1)));
     double sum_of_squares = 0;
@@ -70,8 +70,8 @@ void CompareWithReference(const ToyRun& run, const Outcome& outcome) {
         for (size_t i = 0; i < n; ++i) {
           const float stored = store16 ? Rounded(sum[i], DType::kBF16) : sum[i];
           sum_of_squares += static_cast<double>(stored) * stored;
-          AdamWMath(adamw, scalars, row, stored, &values.master[i], &values.moment1[i],
-                    &values.moment2[i]);
+          AdamMath(adam, scalars, row, stored, &values.master[i], &values.moment1[i],
+                   &values.moment2[i]);
           values.weight[i] = Rounded(values.master[i], parameter.dtype);
         }
       }

@@ -2,6 +2,7 @@
 
 #include <cmath>
 #include <cstring>
+#include <limits>
 #include <mutex>
 
 #include "absl/strings/str_cat.h"
@@ -110,6 +111,9 @@ absl::Status Trainer::Backward(int unit, int step, int micro, bool reduce) {
     if (reduce) ZERO_RETURN_IF_ERROR(optimizer_->ReduceGradients(unit, *stream_, unwritten));
     return optimizer_->ReleaseWeights(unit, *stream_);
   }
+  const bool overflows = step == run_.overflow_step && group_->rank() == run_.overflow_rank &&
+                         unit == run_.overflow_unit;
+  const float* const loss_scale = run_.scaled ? optimizer_->loss_scale() : nullptr;
   const auto backward = [=, this]() -> absl::Status {
     for (size_t p = 0; p < description->parameters.size(); ++p) {
       const Parameter& parameter = description->parameters[p];
@@ -118,9 +122,15 @@ absl::Status Trainer::Backward(int unit, int step, int micro, bool reduce) {
         return absl::InternalError("a frozen parameter has a gradient");
       }
       if (unit == run_.unwritten_unit && static_cast<int>(p) == run_.unwritten_parameter) continue;
-      const std::vector<float> values =
+      std::vector<float> values =
           MakeGradient(run_, parameter, group_->rank(), step, micro,
                        [&](int64_t i) { return LoadElement(weights.data[p], parameter.dtype, i); });
+      if (loss_scale != nullptr) {
+        for (float& value : values) value *= *loss_scale;
+      }
+      if (overflows && p == 0 && !values.empty()) {
+        values.back() = std::numeric_limits<float>::infinity();
+      }
       for (int64_t i = 0; i < static_cast<int64_t>(values.size()); ++i) {
         const float before =
             gradients.accumulate ? LoadElement(gradients.data[p], parameter.dtype, i) : 0.0f;
@@ -254,7 +264,9 @@ std::vector<float> ToyGradient(const ToyRun& run, const Parameter& parameter, in
   for (int use = 0; use < uses; ++use) {
     for (size_t i = 0; i < once.size(); ++i) {
       const float value = sum[i] + once[i];
-      sum[i] = parameter.dtype == DType::kF32 ? value : ToFloat(ToBFloat16(value));
+      alignas(float) unsigned char rounded[sizeof(float)];
+      StoreElement(rounded, parameter.dtype, 0, value);
+      sum[i] = LoadElement(rounded, parameter.dtype, 0);
     }
   }
   return sum;

@@ -32,6 +32,13 @@ struct ToyRun {
   int unwritten_unit = -1;
   int unwritten_parameter = -1;
   int skip_step = -1;             // from this step on, gradients are those of the next one
+  // Gradients are multiplied by the loss scale that lies on the device, as those of a scaled loss
+  // are. Host only.
+  bool scaled = false;
+  // In this step (from 0; -1: none) this rank's gradient of this unit's first parameter has an inf.
+  int overflow_step = -1;
+  int overflow_rank = 0;
+  int overflow_unit = 0;
   bool evaluate_between = false;  // evaluation passes before and after every step
   int evaluate_within = 0;        // evaluation passes between micro-batches
   Backend backend = HostBackend();
