@@ -601,6 +601,29 @@ TEST_CASE("DeepSpeedConfig: what is no configuration at all is refused") {
           {"zero_optimization.y"});
 }
 
+TEST_CASE("DeepSpeedConfig: a text that is cut or changed is read or refused, line by line") {
+  const std::string whole = Parsed(With(R"("fp16": {"enabled": true}, "optimizer": {"type": "Lion"},
+    "scheduler": {"type": "WarmupLR"}, "zero_optimization": {"stage": 3})"))
+                                .resolved;
+  const auto check = [](const std::string& text) {
+    const auto config = ParseDeepSpeedConfig(text, Context(), "f");
+    if (config.ok()) return true;
+    bool right = absl::IsInvalidArgument(config.status());
+    for (const auto line : absl::StrSplit(config.status().message(), '\n')) {
+      right = right && absl::StartsWith(line, "f: ") && line.size() > 20;
+    }
+    return right;
+  };
+  for (size_t i = 0; i < whole.size(); ++i) {
+    if (!check(whole.substr(0, i))) FAIL_CHECK("cut to " << i << " bytes");
+    for (const char byte : {'"', '{', '}', '[', ',', '9', '-', '.', 'e', '\\', '\0', '\xFF'}) {
+      std::string changed = whole;
+      changed[i] = byte;
+      if (!check(changed)) FAIL_CHECK("byte " << i << " is " << byte);
+    }
+  }
+}
+
 TEST_CASE("DeepSpeedConfig: paths that are no configuration files are told apart") {
   const TemporaryFolder folder;
   const auto message = [&](const std::string& name, const std::string& text, bool write = true) {
