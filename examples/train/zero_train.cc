@@ -9,8 +9,10 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "device/host_memory.h"
 #include "device/status.h"
 #include "examples/llama/model_description.h"
+#include "examples/support/memory.h"
 #include "examples/support/program.h"
 #include "examples/support/text.h"
 #include "examples/train/compare_stages.h"
@@ -114,6 +116,21 @@ absl::StatusOr<llama::ByteDataset> OpenText(const char* flag, const std::string&
   return data;
 }
 
+// What the ranks of this process will take of this machine's memory, in the largest stage that
+// runs.
+absl::Status CheckMemory(const Options& options, const llama::LlamaConfig& model, int64_t ranks) {
+  int64_t most = 0;
+  for (int stage = 0; stage < 4; ++stage) {
+    if (!options.compare_stages && stage != options.stage) continue;
+    Options run = options;
+    run.stage = stage;
+    ZERO_ASSIGN_OR_RETURN(const Cost cost, PlanCost(run, model));
+    const int64_t staging = cost.memory[static_cast<size_t>(MemoryCategory::kHostStaging)];
+    most = std::max(most, options.device == "cuda" ? staging : cost.total_bytes());
+  }
+  return support::CheckMemory(ranks, static_cast<double>(most), HostMemoryLimit());
+}
+
 // From files to the last line of output. `options` are finished. `launch`: of this rank, where
 // ranks are processes.
 absl::Status Run(const Options& options, const llama::LlamaConfig& model,
@@ -130,6 +147,7 @@ absl::Status Run(const Options& options, const llama::LlamaConfig& model,
                                                     options, SampleOrder::kFile));
   }
   ZERO_RETURN_IF_ERROR(LimitSimdTargets(options.simd));
+  ZERO_RETURN_IF_ERROR(CheckMemory(options, model, launch.has_value() ? 1 : options.ranks));
   // --threads is for all ranks together.
   const int64_t processes = launch.has_value() ? options.ranks : 1;
   ThreadPool pool(static_cast<int>(std::max<int64_t>(options.threads / processes, 1)));

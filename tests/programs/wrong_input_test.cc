@@ -103,6 +103,23 @@ TEST_CASE("zero-train: a wrong model is one line and exit status 1", "[programs]
   CheckRefused(folder, {"--model", folder.File("folder")}, 1, {"--model", "config.json"});
 }
 
+TEST_CASE("zero-train: a run that this machine has no memory for is one line and nothing else",
+          "[programs]") {
+  const TrainingFolder folder;
+  WriteFile(folder.File("large.json"),
+            R"({"model_type": "llama", "vocab_size": 256, "hidden_size": 1048576,
+ "intermediate_size": 1048576, "num_hidden_layers": 4, "num_attention_heads": 8192,
+ "num_key_value_heads": 8192, "max_position_embeddings": 32})");
+  for (const char* more : {"--stage=3", "--compare_stages"}) {
+    const Outcome outcome = folder.Train({"--model", folder.File("large.json"), "--ranks=8", more});
+    INFO(outcome.err);
+    CHECK(outcome.status == 1);
+    CHECK(outcome.out.empty());
+    CHECK(LinesOf(outcome.err) == 1);
+    CHECK_THAT(outcome.err, ContainsSubstring("8 ranks x ") && ContainsSubstring("this machine"));
+  }
+}
+
 TEST_CASE("zero-train: an output that cannot be written is refused before the first step",
           "[programs]") {
   const TrainingFolder folder;
