@@ -7,7 +7,7 @@
 
 namespace zero::support {
 
-// `ranks` that are threads of this process need `bytes` each, a number that may be larger than any
+// `ranks` on this machine need `bytes` each, a number that may be larger than any
 // memory. kResourceExhausted, one line with the sum, if that is more than `limit` (HostMemoryLimit
 // of device/host_memory.h).
 absl::Status CheckMemory(int64_t ranks, double bytes, int64_t limit);

@@ -18,16 +18,25 @@ absl::StatusOr<std::optional<Launch>> ReadProcesses() {
   return launch;
 }
 
+namespace {
+
+// "mpirun started 2 processes", after "but".
+std::string Started(const Launch& launch) {
+  if (launch.launcher.empty()) return absl::StrCat("WORLD_SIZE is ", launch.size);
+  return absl::StrCat(launch.launcher, " started ", launch.size, " processes");
+}
+
+}  // namespace
+
 absl::Status CheckProcesses(const Options& options, const Launch& launch) {
   if (options.ranks != launch.size) {
-    return absl::InvalidArgumentError(absl::StrCat("--ranks is ", options.ranks, ", but ",
-                                                   launch.launcher, " started ", launch.size,
-                                                   " processes; leave it out"));
+    return absl::InvalidArgumentError(
+        absl::StrCat("--ranks is ", options.ranks, ", but ", Started(launch), "; leave it out"));
   }
   if (options.compare_stages) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "--compare_stages compares ranks that are threads, but ", launch.launcher, " started ",
-        launch.size, " processes; start one, with --ranks ", launch.size));
+    return absl::InvalidArgumentError(
+        absl::StrCat("--compare_stages compares ranks that are threads, but ", Started(launch),
+                     "; start one process, with --ranks ", launch.size));
   }
   return absl::OkStatus();
 }

@@ -147,7 +147,8 @@ absl::Status Run(const Options& options, const llama::LlamaConfig& model,
                                                     options, SampleOrder::kFile));
   }
   ZERO_RETURN_IF_ERROR(LimitSimdTargets(options.simd));
-  ZERO_RETURN_IF_ERROR(CheckMemory(options, model, launch.has_value() ? 1 : options.ranks));
+  ZERO_RETURN_IF_ERROR(
+      CheckMemory(options, model, launch.has_value() ? launch->local_size : options.ranks));
   // --threads is for all ranks together.
   const int64_t processes = launch.has_value() ? options.ranks : 1;
   ThreadPool pool(static_cast<int>(std::max<int64_t>(options.threads / processes, 1)));

@@ -171,9 +171,17 @@ TEST_CASE("zero-train: flags and variables that contradict a launcher are refuse
   };
   const std::map<std::string, std::string> two = {
       {"RANK", "0"}, {"WORLD_SIZE", "2"}, {"MASTER_ADDR", "127.0.0.1"}, {"MASTER_PORT", "29500"}};
-  refused({"--ranks=3"}, two, "--ranks is 3, but torchrun started 2 processes");
+  refused({"--ranks=3"}, two, "--ranks is 3, but WORLD_SIZE is 2; leave it out");
+  std::map<std::string, std::string> torchrun = two;
+  torchrun["TORCHELASTIC_RUN_ID"] = "none";
+  refused({"--ranks=3"}, torchrun, "--ranks is 3, but torchrun started 2 processes");
   refused({"--compare_stages"}, two, "--compare_stages");
   refused({}, {{"RANK", "0"}}, "WORLD_SIZE is not set");
+  std::map<std::string, std::string> stale = two;
+  stale["WORLD_SIZE"] = "1";
+  stale["OMPI_COMM_WORLD_RANK"] = "0";
+  stale["OMPI_COMM_WORLD_SIZE"] = "2";
+  refused({}, stale, "WORLD_SIZE is 1, but OMPI_COMM_WORLD_SIZE is 2");
 }
 
 }  // namespace
