@@ -20,6 +20,7 @@
 #include "collectives/gloo_group.h"
 #include "collectives/local_group.h"
 #include "collectives/rendezvous.h"
+#include "collectives/socket.h"
 #include "device/host_device.h"
 #include "device/status.h"
 #include "examples/support/flags.h"
@@ -193,8 +194,19 @@ class Bench {
   std::unique_ptr<CollectiveRank> rank_;
 };
 
+// What the ranks would say of it is about a variable that nobody has set.
+absl::Status CheckPort(int port) {
+  ZERO_ASSIGN_OR_RETURN(const std::vector<SocketAddress> addresses,
+                        Resolve(RendezvousOptions().address, port, absl::Minutes(1)));
+  const int error = Listen(addresses.front()).error;
+  if (error == 0) return absl::OkStatus();
+  return absl::UnavailableError(
+      absl::StrCat("--port ", port, " cannot be used: ", ErrnoText(error), "; choose another"));
+}
+
 // Ranks in threads that meet as processes would.
 absl::Status RunGloo(const Options& o, const std::function<absl::Status(ProcessGroup*)>& body) {
+  ZERO_RETURN_IF_ERROR(CheckPort(static_cast<int>(o.port)));
   const int size = static_cast<int>(o.ranks);
   std::vector<absl::Status> statuses(o.ranks);
   std::vector<std::unique_ptr<Rendezvous>> meetings(static_cast<size_t>(size));

@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "bench/subcommand.h"
+#include "examples/support/program.h"
 
 namespace zero::bench {
 namespace {
@@ -38,8 +39,9 @@ int Main(const std::vector<std::string>& arguments) {
     if (arguments[0] != entry.name) continue;
     const absl::Status status = entry.run({arguments.begin() + 1, arguments.end()});
     if (status.ok()) return 0;
-    std::fprintf(stderr, "zero-bench %s: %s\n", entry.name, std::string(status.message()).c_str());
-    return absl::IsInvalidArgument(status) ? 2 : 1;
+    return support::Fail(
+        std::string("zero-bench ") + entry.name, status,
+        absl::IsInvalidArgument(status) ? support::kExitUsage : support::kExitFailure);
   }
   std::fprintf(stderr, "zero-bench: unknown subcommand '%s'; see zero-bench --help\n",
                arguments[0].c_str());

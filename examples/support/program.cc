@@ -14,7 +14,8 @@ int Fail(const std::string& program, const absl::Status& status, int exit_status
   std::replace_if(
       line.begin(), line.end(), [](unsigned char c) { return std::iscntrl(c) != 0; }, ' ');
   std::cout.flush();
-  std::cerr << line << std::endl;
+  // One write: lines of ranks that run together must not mix.
+  std::cerr << line + '\n' << std::flush;
   return exit_status;
 }
 

@@ -4,7 +4,8 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_replace.h"
+#include "absl/strings/str_split.h"
+#include "absl/strings/strip.h"
 #include "collectives/gloo_group.h"
 #include "collectives/nccl_group.h"
 #include "device/dtype.h"
@@ -41,29 +42,64 @@ absl::Status CheckProcesses(const Options& options, const Launch& launch) {
   return absl::OkStatus();
 }
 
+absl::Status CheckReduction(const Options& options, const std::optional<Launch>& launch) {
+  if (options.reduction != "native") return absl::OkStatus();
+  if (options.device == "cuda" && launch.has_value()) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat(
+      "--reduction is 'native', but there is no NCCL where ranks ",
+      options.device == "cuda" ? "are threads of one process; start processes with a launcher"
+                               : "compute on hosts; give --device cuda to processes of a launcher",
+      ", or use ordered or auto"));
+}
+
 int64_t CudaDeviceOf(const Options& options, const std::optional<Launch>& launch) {
   if (options.cuda_device >= 0) return options.cuda_device;
   return launch.has_value() ? std::max(launch->local_rank, 0) : 0;
 }
 
+namespace {
+
+// A line for each key, so that a difference names it.
+std::string LinesOf(const llama::LlamaConfig& model, const std::string& dtype) {
+  const absl::StatusOr<DType> type = ParseDType(dtype);
+  const absl::StatusOr<std::string> json = llama::ToJson(model, type.value_or(DType::kF32));
+  std::string lines;
+  for (absl::string_view line : absl::StrSplit(json.value_or(""), '\n')) {
+    line = absl::StripSuffix(absl::StripAsciiWhitespace(line), ",");
+    absl::StrAppend(&lines, "\n--model: ", line);
+  }
+  return lines;
+}
+
+std::string TextOf(const llama::ByteDataset& data) {
+  return absl::StrCat(data.bytes(), " bytes with hash ", absl::Hex(data.hash()));
+}
+
+}  // namespace
+
 std::string ConfigurationOf(const Options& o, const llama::LlamaConfig& model,
-                            const llama::ByteDataset& data) {
-  const absl::StatusOr<DType> dtype = ParseDType(o.dtype);
-  const absl::StatusOr<std::string> json = llama::ToJson(model, dtype.value_or(DType::kF32));
-  return absl::StrCat(
-      "--ranks=", o.ranks, "\n--stage=", o.stage, "\n--dtype=", o.dtype,
-      "\n--accumulation_dtype=", o.accumulation_dtype, "\n--steps=", o.steps,
-      "\n--micro_batch=", o.micro_batch, "\n--accumulation=", o.accumulation,
-      "\n--sequence_length=", o.sequence_length, "\n--learning_rate=", o.learning_rate,
-      "\n--warmup_steps=", o.warmup_steps, "\n--schedule=", o.schedule,
-      "\n--weight_decay=", o.weight_decay, "\n--beta1=", o.beta1, "\n--beta2=", o.beta2,
-      "\n--epsilon=", o.epsilon, "\n--clip=", o.clip, "\n--seed=", o.seed,
-      "\n--shuffle=", o.shuffle, "\n--device=", o.device,
-      "\n--reduce_bucket_size=", o.reduce_bucket_size, "\n--prefetch=", o.prefetch,
-      "\n--reduction=", o.reduction, "\n--output ", o.output.empty() ? "is not given" : "is given",
-      "\n--evaluate_every=", o.evaluate_every, "\n--evaluate_batches=", o.evaluate_batches,
-      "\nbytes of --data=", data.bytes(),
-      "\n--model=", absl::StrReplaceAll(json.value_or(""), {{"\n", " "}}));
+                            const llama::ByteDataset& data, const llama::ByteDataset* evaluation) {
+  return absl::StrCat("--ranks=", o.ranks, "\n--stage=", o.stage, "\n--dtype=", o.dtype,
+                      "\n--accumulation_dtype=", o.accumulation_dtype, "\n--steps=", o.steps,
+                      "\n--micro_batch=", o.micro_batch, "\n--accumulation=", o.accumulation,
+                      "\n--sequence_length=", o.sequence_length,
+                      "\n--learning_rate=", o.learning_rate, "\n--warmup_steps=", o.warmup_steps,
+                      "\n--schedule=", o.schedule, "\n--weight_decay=", o.weight_decay,
+                      "\n--beta1=", o.beta1, "\n--beta2=", o.beta2, "\n--epsilon=", o.epsilon,
+                      "\n--clip=", o.clip, "\n--seed=", o.seed, "\n--shuffle=", o.shuffle,
+                      "\n--device=", o.device, "\n--reduce_bucket_size=", o.reduce_bucket_size,
+                      "\n--prefetch=", o.prefetch, "\n--reduction=", o.reduction, "\n--output ",
+                      o.output.empty() ? "is not given" : "is given",
+                      "\n--evaluate_every=", o.evaluate_every,
+                      "\n--evaluate_batches=", o.evaluate_batches, "\n--data: ", TextOf(data),
+                      "\n--evaluate_data: ", evaluation == nullptr ? "none" : TextOf(*evaluation),
+                      LinesOf(model, o.dtype));
+}
+
+void Decline(const Launch& launch, const absl::Status& why) {
+  RendezvousOptions options = OptionsOf(launch);
+  options.failure = why;
+  (void)Rendezvous::Create(options);
 }
 
 absl::StatusOr<Processes> Processes::Join(const Launch& launch, const std::string& configuration,

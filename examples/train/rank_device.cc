@@ -18,7 +18,8 @@ absl::StatusOr<std::unique_ptr<CudaDevice>> MakeCudaDevice(int64_t id) {
   absl::StatusOr<std::unique_ptr<CudaDevice>> device = CudaDevice::Create(options);
   if (device.ok()) return device;
   const absl::Status& why = device.status();
-  return absl::Status(why.code(), absl::StrCat("--device cuda: ", why.message()));
+  return absl::Status(why.code(), absl::StrCat("--device cuda: ", why.message(),
+                                               "; --device host computes on the CPU"));
 }
 
 }  // namespace

@@ -72,7 +72,9 @@ absl::Status Train(Job job) {
   ZERO_ASSIGN_OR_RETURN(const OutputFolder output,
                         OutputFolder::Prepare(writes ? options.output : ""));
   ZERO_ASSIGN_OR_RETURN(MetricsFile metrics, MetricsFile::Create(writes ? options.metrics : ""));
-  Progress progress(options.steps, options.log_every, isatty(STDOUT_FILENO) == 1);
+  // A launcher may give a rank a terminal of its own, and write what it reads from it to a file.
+  const bool terminal = job.group == nullptr && isatty(STDOUT_FILENO) == 1;
+  Progress progress(options.steps, options.log_every, terminal);
   job.report = [&](const StepReport& report) {
     progress.Show(report);
     return metrics.Write(report);
@@ -132,9 +134,9 @@ absl::Status CheckMemory(const Options& options, const llama::LlamaConfig& model
 }
 
 // From files to the last line of output. `options` are finished. `launch`: of this rank, where
-// ranks are processes.
+// ranks are processes; `meets` becomes true when it begins to meet the others.
 absl::Status Run(const Options& options, const llama::LlamaConfig& model,
-                 const std::optional<Launch>& launch) {
+                 const std::optional<Launch>& launch, bool& meets) {
   using llama::SampleOrder;
   ZERO_ASSIGN_OR_RETURN(const llama::ByteDataset data,
                         OpenText("--data", options.data, options,
@@ -165,9 +167,11 @@ absl::Status Run(const Options& options, const llama::LlamaConfig& model,
     PrintConfiguration(options, model, data, machine);
     return options.compare_stages ? CompareStages(job) : Train(std::move(job));
   }
-  ZERO_ASSIGN_OR_RETURN(Processes joined,
-                        Processes::Join(*launch, ConfigurationOf(options, model, data), device,
-                                        absl::Seconds(options.deadline)));
+  meets = true;
+  ZERO_ASSIGN_OR_RETURN(
+      Processes joined,
+      Processes::Join(*launch, ConfigurationOf(options, model, data, job.evaluation_data), device,
+                      absl::Seconds(options.deadline)));
   job.group = joined.group();
   PrintConfiguration(options, model, data, machine);
   return joined.End(Train(std::move(job)));
@@ -182,6 +186,12 @@ int Main(const std::vector<std::string>& arguments) {
     // Rank 0 speaks for all.
     if ((*launch)->rank != 0) std::cout.setstate(std::ios::badbit);
   }
+  // Before this process meets the others.
+  const auto fail = [&](const absl::Status& status, int exit_status) {
+    const int result = support::Fail(kProgram, status, exit_status);
+    if (launch->has_value()) Decline(**launch, status);
+    return result;
+  };
   support::FlagTable flags;
   AddFlags(flags, options);
   absl::Status usage = flags.Parse(arguments);
@@ -190,17 +200,21 @@ int Main(const std::vector<std::string>& arguments) {
     return 0;
   }
   if (usage.ok() && launch->has_value()) usage = CheckProcesses(options, **launch);
+  if (usage.ok()) usage = CheckReduction(options, *launch);
   if (usage.ok()) usage = FinishOptions(options);
   if (usage.ok()) usage = CheckOverwrites(options);
-  if (!usage.ok()) return support::Fail(kProgram, usage, support::kExitUsage);
+  if (!usage.ok()) return fail(usage, support::kExitUsage);
 
   const absl::StatusOr<llama::LlamaConfig> model = OpenModel(options);
-  if (!model.ok()) return support::Fail(kProgram, model.status(), support::kExitFailure);
+  if (!model.ok()) return fail(model.status(), support::kExitFailure);
   usage = FinishOptions(options, *model);
-  if (!usage.ok()) return support::Fail(kProgram, usage, support::kExitUsage);
+  if (!usage.ok()) return fail(usage, support::kExitUsage);
 
-  const absl::Status status = Run(options, *model, *launch);
-  return status.ok() ? 0 : support::Fail(kProgram, status, support::kExitFailure);
+  bool meets = false;
+  const absl::Status status = Run(options, *model, *launch, meets);
+  if (status.ok()) return 0;
+  return meets ? support::Fail(kProgram, status, support::kExitFailure)
+               : fail(status, support::kExitFailure);
 }
 
 }  // namespace

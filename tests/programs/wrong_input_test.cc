@@ -51,6 +51,8 @@ TEST_CASE("zero-train: a wrong flag is one line and exit status 2", "[programs]"
   refused({"--data="}, {"--data is missing"});
   refused({"--compare_stages"}, {"--output", "--compare_stages"});
   refused({"--evaluate_data", folder.data()}, {"--evaluate_data", "--evaluate_every"});
+  refused({"--reduction=native"}, {"--reduction is 'native'", "--device cuda", "ordered or auto"});
+  refused({"--reduction=native", "--device=cuda"}, {"--reduction is 'native'", "launcher"});
   refused({"loose"}, {"'loose'"});
 }
 
