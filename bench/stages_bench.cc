@@ -14,6 +14,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "bench/json_file.h"
 #include "bench/machine.h"
 #include "bench/memory_limit.h"
 #include "bench/samples.h"
@@ -263,7 +264,7 @@ absl::Status WriteJson(const Options& o, const Results& results) {
   }
   file.close();
   if (file) return absl::OkStatus();
-  return absl::UnknownError(absl::StrCat("cannot write ", o.json));
+  return absl::UnknownError(absl::StrCat("--json: cannot write ", o.json));
 }
 
 // All stages of all ranks are there at once; to compare weights a rank holds two units in fp32.
@@ -319,6 +320,7 @@ absl::Status RunStages(const std::vector<std::string>& arguments) {
   }
   ZERO_ASSIGN_OR_RETURN(const DType dtype, ParseDType(o.dtype));
   if (o.ranks > 1024) return absl::InvalidArgumentError("--ranks: at most 1024");
+  ZERO_RETURN_IF_ERROR(CheckJsonFile(o.json));
   Results results;
   ZERO_RETURN_IF_ERROR(RunAll(o, dtype, &results));
   PrintTable(o, results);

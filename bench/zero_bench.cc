@@ -27,14 +27,22 @@ void PrintHelp() {
 }
 
 int Main(const std::vector<std::string>& arguments) {
-  if (arguments.empty()) {
-    std::fprintf(stderr, "zero-bench: no subcommand; see zero-bench --help\n");
-    return 2;
-  }
-  if (arguments[0] == "--help") {
+  std::string names;
+  for (const Entry& entry : kSubcommands)
+    names += (names.empty() ? "" : ", ") + std::string(entry.name);
+  const auto wrong = [&](const std::string& what) {
+    return support::Fail("zero-bench",
+                         absl::InvalidArgumentError(what + "; it must be one of " + names),
+                         support::kExitUsage);
+  };
+  if (arguments.empty()) return wrong("no subcommand");
+  for (const char* help : {"--help", "-h", "help"}) {
+    if (arguments[0] != help) continue;
     PrintHelp();
     return 0;
   }
+  const absl::Status alone = support::CheckAlone();
+  if (!alone.ok()) return support::Fail("zero-bench", alone, support::kExitUsage);
   for (const Entry& entry : kSubcommands) {
     if (arguments[0] != entry.name) continue;
     const absl::Status status = entry.run({arguments.begin() + 1, arguments.end()});
@@ -43,9 +51,7 @@ int Main(const std::vector<std::string>& arguments) {
         std::string("zero-bench ") + entry.name, status,
         absl::IsInvalidArgument(status) ? support::kExitUsage : support::kExitFailure);
   }
-  std::fprintf(stderr, "zero-bench: unknown subcommand '%s'; see zero-bench --help\n",
-               arguments[0].c_str());
-  return 2;
+  return wrong("unknown subcommand '" + arguments[0] + "'");
 }
 
 }  // namespace

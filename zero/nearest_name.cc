@@ -4,9 +4,8 @@
 #include <limits>
 
 namespace zero {
-namespace {
 
-size_t Distance(const std::string& a, const std::string& b) {
+size_t EditDistance(const std::string& a, const std::string& b) {
   std::vector<size_t> row(b.size() + 1);
   for (size_t j = 0; j <= b.size(); ++j) row[j] = j;
   for (size_t i = 1; i <= a.size(); ++i) {
@@ -21,13 +20,11 @@ size_t Distance(const std::string& a, const std::string& b) {
   return row[b.size()];
 }
 
-}  // namespace
-
 std::string NearestName(const std::string& name, const std::vector<std::string>& names) {
   std::string nearest;
   size_t best = std::numeric_limits<size_t>::max();
   for (const std::string& candidate : names) {
-    const size_t distance = Distance(name, candidate);
+    const size_t distance = EditDistance(name, candidate);
     if (distance >= best) continue;
     best = distance;
     nearest = candidate;

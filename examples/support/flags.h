@@ -30,7 +30,7 @@ class FlagTable {
   void AddSwitch(const std::string& name, bool* value, const std::string& meaning);
 
   // kInvalidArgument, one line, names the flag and what would be right; for an unknown flag the
-  // nearest known one. Variables before the error may have changed.
+  // nearest known one, if it is near. Variables before the error may have changed.
   absl::Status Parse(const std::vector<std::string>& arguments);
   bool help() const { return help_; }  // --help was among the arguments
 

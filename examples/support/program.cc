@@ -3,10 +3,22 @@
 #include <algorithm>
 #include <cctype>
 #include <iostream>
+#include <optional>
 
 #include "absl/strings/str_cat.h"
+#include "collectives/launcher.h"
 
 namespace zero::support {
+
+absl::Status CheckAlone() {
+  const absl::StatusOr<std::optional<Launch>> launch = ReadLaunch();
+  // Variables that make no sense are nothing to this program.
+  if (!launch.ok() || !launch->has_value() || (*launch)->size == 1) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat("this is one of ", (*launch)->size, " processes",
+                   (*launch)->launcher.empty() ? " (WORLD_SIZE)" : " of " + (*launch)->launcher,
+                   ", each of which would do the same; start it once"));
+}
 
 int Fail(const std::string& program, const absl::Status& status, int exit_status) {
   std::string line = absl::StrCat(program, ": ", status.message());

@@ -26,8 +26,8 @@ int CountRows(const std::string& table, const std::string& start) {
 TEST_CASE("zero-bench: collectives gives a checked row for each collective and size",
           "[programs][bench]") {
   const Outcome outcome =
-      RunProgram("zero-bench", {"collectives", "-b", "1K", "-e", "4K", "-f", "4", "-n", "1", "-w",
-                                "0", "-g", "3", "-d", "bfloat16", "--repeats", "1"});
+      RunProgram("zero-bench", {"collectives", "-b1k", "-e", "4K", "-f", "4", "-n", "1", "-w", "0",
+                                "--ngpus", "3", "-d", "bfloat16", "--repeats", "1"});
   INFO(outcome.err);
   REQUIRE(outcome.status == 0);
   for (const std::string row :
@@ -67,6 +67,26 @@ TEST_CASE(
   }
 }
 
+TEST_CASE("zero-bench: a file that cannot be written is refused before anything is measured",
+          "[programs][bench]") {
+  for (const char* subcommand : {"collectives", "kernels", "stages"}) {
+    const Outcome outcome = RunProgram("zero-bench", {subcommand, "--json", "/proc/zero/a"});
+    INFO(subcommand << ": " << outcome.err);
+    CHECK(outcome.status == 1);
+    CHECK(outcome.out.empty());
+    CHECK(LinesOf(outcome.err) == 1);
+    CHECK_THAT(outcome.err, ContainsSubstring("--json: '/proc/zero/a' cannot be written: No such"));
+  }
+}
+
+TEST_CASE("zero-bench: help is printed whichever way it is asked for", "[programs][bench]") {
+  for (const char* help : {"--help", "-h", "help"}) {
+    const Outcome outcome = RunProgram("zero-bench", {help});
+    CHECK(outcome.status == 0);
+    CHECK_THAT(outcome.out, ContainsSubstring("collectives  "));
+  }
+}
+
 TEST_CASE("zero-bench: a wrong flag ends with one line that names it", "[programs][bench]") {
   const std::vector<std::pair<std::vector<std::string>, std::string>> cases = {
       {{"collectives", "-b", "7X"}, "--minbytes is '7X'"},
@@ -74,7 +94,11 @@ TEST_CASE("zero-bench: a wrong flag ends with one line that names it", "[program
       {{"collectives", "-b", "1", "-e", "2"}, "--maxbytes 2 is less than an element"},
       {{"collectives", "-d", "half"}, "float or bfloat16"},
       {{"collectives", "-g", "0"}, "--ranks is '0'"},
-      {{"collective"}, "unknown subcommand 'collective'"}};
+      {{"collectives", "-o", "sum"}, "unknown flag '-o'; of nccl-tests there are -b -e"},
+      {{"collectives", "-b7X"}, "--minbytes is '7X'"},
+      {{"collectives", "--ngpus=0"}, "--ranks is '0'"},
+      {{"--ranks", "2"}, "unknown subcommand '--ranks'"},
+      {{"collective"}, "'collective'; it must be one of collectives, kernels, stages"}};
   for (const auto& [arguments, wanted] : cases) {
     const Outcome outcome = RunProgram("zero-bench", arguments);
     INFO(wanted << " in\n" << outcome.err);
