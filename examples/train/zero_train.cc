@@ -2,6 +2,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <functional>
 #include <iostream>
 #include <optional>
 #include <string>
@@ -63,15 +64,17 @@ void PrintPlan(const Options& options, const Cost& cost) {
   std::cout << std::endl;
 }
 
-absl::Status Train(Job job) {
+// `print`: what is known of the run, when nothing stands in its way any more.
+absl::Status Train(Job job, const std::function<void()>& print) {
   const Options& options = job.options;
   ZERO_ASSIGN_OR_RETURN(const Cost cost, PlanCost(options, job.model));
-  PrintPlan(options, cost);
   // Rank 0 writes for all.
   const bool writes = job.group == nullptr || job.group->rank() == 0;
   ZERO_ASSIGN_OR_RETURN(const OutputFolder output,
                         OutputFolder::Prepare(writes ? options.output : ""));
   ZERO_ASSIGN_OR_RETURN(MetricsFile metrics, MetricsFile::Create(writes ? options.metrics : ""));
+  print();
+  PrintPlan(options, cost);
   // A launcher may give a rank a terminal of its own, and write what it reads from it to a file.
   const bool terminal = job.group == nullptr && isatty(STDOUT_FILENO) == 1;
   Progress progress(options.steps, options.log_every, terminal);
@@ -163,9 +166,11 @@ absl::Status Run(const Options& options, const llama::LlamaConfig& model,
   job.cuda_device = CudaDeviceOf(options, launch);
   const DeviceChoice device{options.device, job.cuda_device};
   ZERO_ASSIGN_OR_RETURN(const std::string machine, DescribeDevice(device, options.threads));
+  const auto print = [&] { PrintConfiguration(options, model, data, machine); };
   if (!launch.has_value()) {
-    PrintConfiguration(options, model, data, machine);
-    return options.compare_stages ? CompareStages(job) : Train(std::move(job));
+    if (!options.compare_stages) return Train(std::move(job), print);
+    print();
+    return CompareStages(job);
   }
   meets = true;
   ZERO_ASSIGN_OR_RETURN(
@@ -173,8 +178,7 @@ absl::Status Run(const Options& options, const llama::LlamaConfig& model,
       Processes::Join(*launch, ConfigurationOf(options, model, data, job.evaluation_data), device,
                       absl::Seconds(options.deadline)));
   job.group = joined.group();
-  PrintConfiguration(options, model, data, machine);
-  return joined.End(Train(std::move(job)));
+  return joined.End(Train(std::move(job), print));
 }
 
 int Main(const std::vector<std::string>& arguments) {
@@ -201,6 +205,7 @@ int Main(const std::vector<std::string>& arguments) {
   }
   if (usage.ok() && launch->has_value()) usage = CheckProcesses(options, **launch);
   if (usage.ok()) usage = CheckReduction(options, *launch);
+  if (usage.ok()) usage = CheckDeviceFlags(options.device, options.cuda_device);
   if (usage.ok()) usage = FinishOptions(options);
   if (usage.ok()) usage = CheckOverwrites(options);
   if (!usage.ok()) return fail(usage, support::kExitUsage);

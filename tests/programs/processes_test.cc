@@ -150,6 +150,7 @@ TEST_CASE("zero-train: processes with other texts or models are told what differ
   told({}, {"--data", folder.File("other.txt")}, "'--data: ");
   told({"--evaluate_every=2"}, {"--evaluate_every=2", "--evaluate_data", folder.File("other.txt")},
        "'--evaluate_data: ");
+  told({"--output", folder.File("a")}, {"--output", folder.File("b")}, "'--output=");
   told({}, {"--model", folder.File("other.json")},
        "'--model: \"num_hidden_layers\": 2' against '--model: \"num_hidden_layers\": 3'");
 }
@@ -229,6 +230,14 @@ TEST_CASE("zero-train: flags and variables that contradict a launcher are refuse
   stale["WORLD_SIZE"] = "1";
   stale["OMPI_COMM_WORLD_RANK"] = "0";
   stale["OMPI_COMM_WORLD_SIZE"] = "2";
+  for (const char* program : {"/zero-sample", "/zero-bench"}) {
+    const Ended ended = Process(std::string(ZERO_PROGRAMS) + program,
+                                {program[6] == 's' ? "--model=x" : "stages"}, two, temporary)
+                            .Wait();
+    INFO(ended.err);
+    CHECK(ended.status == 2);
+    CHECK_THAT(ended.err, ContainsSubstring("one of 2 processes (WORLD_SIZE)"));
+  }
   refused({}, stale, "WORLD_SIZE is 1, but OMPI_COMM_WORLD_SIZE is 2");
 }
 
