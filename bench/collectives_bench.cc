@@ -12,15 +12,18 @@
 #include <thread>
 #include <vector>
 
+#include "absl/strings/ascii.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "bench/collective_rank.h"
+#include "bench/json_file.h"
 #include "bench/machine.h"
 #include "bench/samples.h"
 #include "bench/subcommand.h"
 #include "collectives/gloo_group.h"
 #include "collectives/local_group.h"
 #include "collectives/rendezvous.h"
+#include "collectives/socket.h"
 #include "device/host_device.h"
 #include "device/status.h"
 #include "examples/support/flags.h"
@@ -52,7 +55,7 @@ absl::StatusOr<int64_t> ParseSize(const char* flag, const std::string& text) {
   const std::string units = "KMG";
   std::string digits = text;
   int64_t unit = 1;
-  const size_t at = text.empty() ? std::string::npos : units.find(text.back());
+  const size_t at = text.empty() ? std::string::npos : units.find(absl::ascii_toupper(text.back()));
   if (at != std::string::npos) {
     digits.pop_back();
     unit = int64_t{1} << (10 * (at + 1));
@@ -65,15 +68,29 @@ absl::StatusOr<int64_t> ParseSize(const char* flag, const std::string& text) {
   return number * unit;
 }
 
-// The short flags of nccl-tests.
-std::vector<std::string> LongFlags(const std::vector<std::string>& arguments) {
+// The flags of nccl-tests that are short, or have another name here.
+absl::StatusOr<std::vector<std::string>> LongFlags(const std::vector<std::string>& arguments) {
   const std::map<std::string, std::string> names = {
-      {"-b", "--minbytes"},     {"-e", "--maxbytes"}, {"-f", "--stepfactor"}, {"-n", "--iters"},
-      {"-w", "--warmup_iters"}, {"-c", "--check"},    {"-d", "--datatype"},   {"-g", "--ranks"}};
+      {"-b", "--minbytes"}, {"-e", "--maxbytes"},     {"-f", "--stepfactor"},
+      {"-n", "--iters"},    {"-w", "--warmup_iters"}, {"-c", "--check"},
+      {"-d", "--datatype"}, {"-g", "--ranks"},        {"--ngpus", "--ranks"}};
   std::vector<std::string> flags;
   for (const std::string& argument : arguments) {
-    const auto found = names.find(argument);
-    flags.push_back(found == names.end() ? argument : found->second);
+    // "-b1M", "-b 1M", "--ngpus=4".
+    const bool is_long = argument.rfind("--", 0) == 0;
+    const bool is_short = !is_long && argument.size() > 1 && argument[0] == '-';
+    const size_t end = is_short ? 2 : std::min(argument.find('='), argument.size());
+    const auto found = names.find(argument.substr(0, end));
+    if (is_short && found == names.end() && argument != "-h") {
+      return absl::InvalidArgumentError(absl::StrCat(
+          "unknown flag '", argument, "'; of nccl-tests there are -b -e -f -n -w -c -d -g"));
+    }
+    if (found == names.end()) {
+      flags.push_back(argument);
+    } else {
+      flags.push_back(found->second + (is_long ? argument.substr(end) : ""));
+      if (is_short && argument.size() > 2) flags.push_back(argument.substr(2));
+    }
   }
   return flags;
 }
@@ -237,8 +254,19 @@ class Bench {
   std::unique_ptr<CollectiveRank> rank_;
 };
 
+// What the ranks would say of it is about a variable that nobody has set.
+absl::Status CheckPort(int port) {
+  ZERO_ASSIGN_OR_RETURN(const std::vector<SocketAddress> addresses,
+                        Resolve(RendezvousOptions().address, port, absl::Minutes(1)));
+  const int error = Listen(addresses.front()).error;
+  if (error == 0) return absl::OkStatus();
+  return absl::UnavailableError(
+      absl::StrCat("--port ", port, " cannot be used: ", ErrnoText(error), "; choose another"));
+}
+
 // Ranks in threads that meet as processes would.
 absl::Status RunGloo(const Options& o, const std::function<absl::Status(ProcessGroup*)>& body) {
+  ZERO_RETURN_IF_ERROR(CheckPort(static_cast<int>(o.port)));
   const int size = static_cast<int>(o.ranks);
   std::vector<absl::Status> statuses(o.ranks);
   std::vector<std::unique_ptr<Rendezvous>> meetings(static_cast<size_t>(size));
@@ -334,7 +362,7 @@ absl::Status WriteJson(const Options& o, const std::vector<Row>& rows) {
   }
   file.close();
   if (file) return absl::OkStatus();
-  return absl::UnknownError(absl::StrCat("cannot write ", o.json));
+  return absl::UnknownError(absl::StrCat("--json: cannot write ", o.json));
 }
 
 absl::Status Run(const Options& o) {
@@ -389,7 +417,8 @@ absl::Status RunCollectives(const std::vector<std::string>& arguments) {
                   "threads that copy, or what processes use, over loopback");
   flags.AddCount("port", &o.port, 1, 65535, "where the ranks of --group gloo meet");
   flags.AddText("json", &o.json, "FILE", "file for one JSON object a row");
-  ZERO_RETURN_IF_ERROR(flags.Parse(LongFlags(arguments)));
+  ZERO_ASSIGN_OR_RETURN(const std::vector<std::string> all, LongFlags(arguments));
+  ZERO_RETURN_IF_ERROR(flags.Parse(all));
   if (flags.help()) {
     std::printf("usage: zero-bench collectives [FLAGS]\n\n%s", flags.Help().c_str());
     return absl::OkStatus();
@@ -400,6 +429,7 @@ absl::Status RunCollectives(const std::vector<std::string>& arguments) {
     return absl::InvalidArgumentError(
         absl::StrCat("--minbytes ", o.minbytes, " is more than --maxbytes ", o.maxbytes));
   }
+  ZERO_RETURN_IF_ERROR(CheckJsonFile(o.json));
   o.type = o.datatype == "float" ? DType::kF32 : DType::kBF16;
   return Run(o);
 }

@@ -9,6 +9,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "bench/cuda_kernels.h"
+#include "bench/json_file.h"
 #include "bench/kernel_cases.h"
 #include "bench/machine.h"
 #include "bench/memory_limit.h"
@@ -123,7 +124,7 @@ absl::Status WriteJson(const Options& o, const std::vector<Row>& rows) {
   }
   file.close();
   if (file) return absl::OkStatus();
-  return absl::UnknownError(absl::StrCat("cannot write ", o.json));
+  return absl::UnknownError(absl::StrCat("--json: cannot write ", o.json));
 }
 
 // Correctness is the test suites' business there: arrays of a size that is worth timing are not
@@ -158,7 +159,7 @@ absl::Status RunOnCuda(const Options& o) {
   }
   file.close();
   if (o.json.empty() || file) return absl::OkStatus();
-  return absl::UnknownError(absl::StrCat("cannot write ", o.json));
+  return absl::UnknownError(absl::StrCat("--json: cannot write ", o.json));
 }
 
 }  // namespace
@@ -180,6 +181,7 @@ absl::Status RunKernels(const std::vector<std::string>& arguments) {
     std::printf("usage: zero-bench kernels [FLAGS]\n\n%s", flags.Help().c_str());
     return absl::OkStatus();
   }
+  ZERO_RETURN_IF_ERROR(CheckJsonFile(o.json));
   ZERO_RETURN_IF_ERROR(LimitSimdTargets(o.simd));
   o.elements = (o.elements + 63) / 64 * 64;
   if (o.device == "cuda") return RunOnCuda(o);

@@ -35,12 +35,16 @@ absl::StatusOr<std::unique_ptr<StageRank>> StageRank::Create(const StageModel& m
   return rank;
 }
 
-absl::Status StageRank::Initialise(int stage) {
+Config StageRank::ConfigOf(const StageModel& model, int stage) {
   Config config;
   config.stage = stage;
-  config.accumulation = model_.dtype;
-  ZERO_ASSIGN_OR_RETURN(optimizer_,
-                        ShardedOptimizer::Create(config, model_.Make(), &device_, group_));
+  config.accumulation = model.dtype;
+  return config;
+}
+
+absl::Status StageRank::Initialise(int stage) {
+  ZERO_ASSIGN_OR_RETURN(optimizer_, ShardedOptimizer::Create(ConfigOf(model_, stage), model_.Make(),
+                                                             &device_, group_));
   ZERO_ASSIGN_OR_RETURN(stream_, device_.CreateStream(absl::StrCat("trainer-", group_->rank())));
   return optimizer_->Write(State::kWeight,
                            [](const Parameter&, int64_t first, absl::Span<float> out) {

@@ -22,7 +22,9 @@ struct StageModel {
 
 class StageRank {
  public:
-  // [C] AdamW; gradients are stored in the dtype in which they are written.
+  // AdamW; gradients are stored in the dtype in which they are written.
+  static Config ConfigOf(const StageModel& model, int stage);
+  // [C]
   static absl::StatusOr<std::unique_ptr<StageRank>> Create(const StageModel& model, int stage,
                                                            ThreadPool* pool, ProcessGroup* group);
 

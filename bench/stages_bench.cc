@@ -14,14 +14,17 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "bench/json_file.h"
 #include "bench/machine.h"
 #include "bench/memory_limit.h"
 #include "bench/samples.h"
 #include "bench/stage_rank.h"
 #include "bench/subcommand.h"
 #include "collectives/local_group.h"
+#include "device/host_memory.h"
 #include "device/status.h"
 #include "examples/support/flags.h"
+#include "examples/support/memory.h"
 
 namespace zero::bench {
 namespace {
@@ -261,10 +264,24 @@ absl::Status WriteJson(const Options& o, const Results& results) {
   }
   file.close();
   if (file) return absl::OkStatus();
-  return absl::UnknownError(absl::StrCat("cannot write ", o.json));
+  return absl::UnknownError(absl::StrCat("--json: cannot write ", o.json));
+}
+
+// All stages of all ranks are there at once; to compare weights a rank holds two units in fp32.
+absl::Status CheckMemory(const Options& o, const StageModel& model) {
+  const Model described = model.Make();
+  double bytes = 2.0 * 4 * static_cast<double>(o.elements);
+  for (int s = 0; s < kStages; ++s) {
+    ZERO_ASSIGN_OR_RETURN(const Plan plan, MakePlan(StageRank::ConfigOf(model, s), described,
+                                                    static_cast<int>(o.ranks)));
+    bytes += static_cast<double>(plan.total_bytes());
+  }
+  return support::CheckMemory(o.ranks, bytes, HostMemoryLimit());
 }
 
 absl::Status RunAll(const Options& o, DType dtype, Results* results) {
+  const StageModel model{o.units, o.elements, dtype};
+  ZERO_RETURN_IF_ERROR(CheckMemory(o, model));
   Triad triad(o.threads);
   ZERO_RETURN_IF_ERROR(triad.Allocate());
   // Ranks are threads already; what is left of the machine goes to their kernels.
@@ -272,7 +289,6 @@ absl::Status RunAll(const Options& o, DType dtype, Results* results) {
   ThreadPool* const shared = pool.threads() > 1 ? &pool : nullptr;
   LocalWorld world(static_cast<int>(o.ranks));
   return RunRanks(world, [&](ProcessGroup* group) -> absl::Status {
-    const StageModel model{o.units, o.elements, dtype};
     std::vector<std::unique_ptr<StageRank>> stages;
     for (int s = 0; s < kStages; ++s) {
       ZERO_ASSIGN_OR_RETURN(auto stage, StageRank::Create(model, s, shared, group));
@@ -291,7 +307,7 @@ absl::Status RunStages(const std::vector<std::string>& arguments) {
   constexpr int64_t kMost = std::numeric_limits<int64_t>::max();
   flags.AddCount("ranks", &o.ranks, 1, 4096, "ranks, which are threads");
   flags.AddCount("elements", &o.elements, 1, kMost, "elements of each unit");
-  flags.AddCount("units", &o.units, 1, kMost, "units of the model");
+  flags.AddCount("units", &o.units, 1, 1 << 20, "units of the model");
   flags.AddCount("repeats", &o.repeats, 1, kMost, "steps measured in each stage");
   flags.AddCount("threads", &o.threads, 1, 4096,
                  "threads of the triad, and of the kernels of all ranks");
@@ -304,6 +320,7 @@ absl::Status RunStages(const std::vector<std::string>& arguments) {
   }
   ZERO_ASSIGN_OR_RETURN(const DType dtype, ParseDType(o.dtype));
   if (o.ranks > 1024) return absl::InvalidArgumentError("--ranks: at most 1024");
+  ZERO_RETURN_IF_ERROR(CheckJsonFile(o.json));
   Results results;
   ZERO_RETURN_IF_ERROR(RunAll(o, dtype, &results));
   PrintTable(o, results);

@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "bench/subcommand.h"
+#include "examples/support/program.h"
 
 namespace zero::bench {
 namespace {
@@ -28,24 +29,31 @@ void PrintHelp() {
 }
 
 int Main(const std::vector<std::string>& arguments) {
-  if (arguments.empty()) {
-    std::fprintf(stderr, "zero-bench: no subcommand; see zero-bench --help\n");
-    return 2;
-  }
-  if (arguments[0] == "--help") {
+  std::string names;
+  for (const Entry& entry : kSubcommands)
+    names += (names.empty() ? "" : ", ") + std::string(entry.name);
+  const auto wrong = [&](const std::string& what) {
+    return support::Fail("zero-bench",
+                         absl::InvalidArgumentError(what + "; it must be one of " + names),
+                         support::kExitUsage);
+  };
+  if (arguments.empty()) return wrong("no subcommand");
+  for (const char* help : {"--help", "-h", "help"}) {
+    if (arguments[0] != help) continue;
     PrintHelp();
     return 0;
   }
+  const absl::Status alone = support::CheckAlone();
+  if (!alone.ok()) return support::Fail("zero-bench", alone, support::kExitUsage);
   for (const Entry& entry : kSubcommands) {
     if (arguments[0] != entry.name) continue;
     const absl::Status status = entry.run({arguments.begin() + 1, arguments.end()});
     if (status.ok()) return 0;
-    std::fprintf(stderr, "zero-bench %s: %s\n", entry.name, std::string(status.message()).c_str());
-    return absl::IsInvalidArgument(status) ? 2 : 1;
+    return support::Fail(
+        std::string("zero-bench ") + entry.name, status,
+        absl::IsInvalidArgument(status) ? support::kExitUsage : support::kExitFailure);
   }
-  std::fprintf(stderr, "zero-bench: unknown subcommand '%s'; see zero-bench --help\n",
-               arguments[0].c_str());
-  return 2;
+  return wrong("unknown subcommand '" + arguments[0] + "'");
 }
 
 }  // namespace

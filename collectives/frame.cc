@@ -63,13 +63,18 @@ std::string FrameReader::Text() {
   return "";
 }
 
-absl::Status FrameReader::Failure() {
+absl::Status FrameReader::StatusOf() {
   const uint64_t code = Number();
   const std::string message = Text();
-  if (!ok_ || code == 0 || code > static_cast<uint64_t>(absl::StatusCode::kUnauthenticated)) {
+  if (!ok_ || code > static_cast<uint64_t>(absl::StatusCode::kUnauthenticated)) {
     return absl::UnknownError(message);
   }
   return absl::Status(static_cast<absl::StatusCode>(code), message);
+}
+
+absl::Status FrameReader::Failure() {
+  const absl::Status status = StatusOf();
+  return status.ok() ? absl::UnknownError("") : status;
 }
 
 std::string Encode(const Frame& frame) {

@@ -53,7 +53,8 @@ class FrameReader {
   explicit FrameReader(const Frame& frame) : fields_(frame.fields) {}
   uint64_t Number();
   std::string Text();
-  absl::Status Failure();  // never OK
+  absl::Status StatusOf();  // what Failure wrote, which may be OK
+  absl::Status Failure();   // never OK
   bool AtEnd() const { return at_ == fields_.size(); }
   bool ok() const { return ok_; }
 

@@ -2,6 +2,7 @@
 
 #include <sys/random.h>
 
+#include <algorithm>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
@@ -12,6 +13,7 @@ namespace zero {
 namespace {
 
 constexpr const char* kMagic = "zero-rendezvous";
+constexpr absl::Duration kTimeToDecline = absl::Seconds(5);
 
 // Every byte is looked at, whatever the first ones are.
 bool Equal(const std::string& a, const std::string& b) {
@@ -75,6 +77,7 @@ Frame JoinFrame(const Join& join, const std::string& token, const std::string& h
       .Number(join.rank)
       .Number(join.size)
       .Text(join.configuration)
+      .Failure(join.failure)
       .Finish();
 }
 
@@ -100,12 +103,24 @@ absl::StatusOr<Join> ReadJoin(const Frame& frame, const std::string& token,
   join.rank = reader.Number();
   join.size = reader.Number();
   join.configuration = reader.Text();
+  join.failure = reader.StatusOf();
   if (!reader.ok()) return absl::InvalidArgumentError("a message that is cut short");
   return join;
 }
 
 std::string HubProof(const std::string& token, const std::string& nonce) {
   return HmacSha256(token, absl::StrCat("hub ", nonce));
+}
+
+absl::Status NotOneMachine(const RendezvousOptions& options) {
+  return absl::InvalidArgumentError(
+      absl::StrCat("MASTER_ADDR is '", options.address,
+                   "', which stands for all addresses of a machine; it must be the one of rank 0's "
+                   "machine that the others can reach"));
+}
+
+absl::Duration TimeToJoin(const RendezvousOptions& options) {
+  return options.failure.ok() ? options.deadline : std::min(options.deadline, kTimeToDecline);
 }
 
 std::string FirstDifference(const std::string& left, const std::string& right) {

@@ -6,10 +6,11 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "collectives/frame.h"
+#include "collectives/rendezvous.h"
 
 namespace zero {
 
-inline constexpr uint64_t kRendezvousProtocol = 1;
+inline constexpr uint64_t kRendezvousProtocol = 2;
 
 // The version of this library that ranks compare.
 std::string LibraryVersion();
@@ -25,6 +26,7 @@ struct Join {
   uint64_t rank = 0;
   uint64_t size = 0;
   std::string configuration;
+  absl::Status failure;  // why the rank cannot take part
 };
 
 // Hub to newcomer.
@@ -40,6 +42,16 @@ absl::StatusOr<Join> ReadJoin(const Frame& frame, const std::string& token,
 
 // The hub's proof for a newcomer's nonce.
 std::string HubProof(const std::string& token, const std::string& nonce);
+
+// MASTER_ADDR is 0.0.0.0 or ::.
+absl::Status NotOneMachine(const RendezvousOptions& options);
+// How long a rank tries to meet the others: the deadline, or less where it has only a failure to
+// tell.
+absl::Duration TimeToJoin(const RendezvousOptions& options);
+// What to look at when a rank does not come; the end of a message.
+inline constexpr const char* kHowToJoin =
+    "; it must run, with the same MASTER_ADDR, MASTER_PORT and WORLD_SIZE, or its own output says "
+    "why it does not";
 
 // "'stage=2' against 'stage=3'": the first line that differs, of rank `left` and rank `right`.
 std::string FirstDifference(const std::string& left, const std::string& right);

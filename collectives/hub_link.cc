@@ -58,7 +58,10 @@ absl::StatusOr<std::unique_ptr<HubLink>> HubLink::Gather(const RendezvousOptions
   std::unique_ptr<HubLink> link(new HubLink(options));
   link->local_address_ = options.address;
   if (options.size > 1) {
-    const SteadyTime until = SteadyNow() + Bounded(options.deadline);
+    const SteadyTime until = SteadyNow() + Bounded(TimeToJoin(options));
+    link->failure_ =
+        absl::Status(options.failure.code(), absl::StrCat("rank 0: ", options.failure.message()));
+    link->failed_at_ = SteadyNow();
     ZERO_RETURN_IF_ERROR(link->StartListening(until));
     const absl::Status gathered = link->GatherUntil(until);
     if (!gathered.ok()) {
@@ -79,6 +82,9 @@ absl::Status HubLink::StartListening(SteadyTime until) {
   if (!addresses.ok()) {
     return absl::Status(addresses.status().code(),
                         absl::StrCat("rank 0: MASTER_ADDR: ", addresses.status().message()));
+  }
+  for (const SocketAddress& address : *addresses) {
+    if (address.any()) return NotOneMachine(options_);
   }
   int error = 0;
   for (const SocketAddress& address : OpenFirst(*addresses)) {
@@ -116,7 +122,7 @@ absl::Status HubLink::GatherUntil(SteadyTime until) {
       if (!failure_.ok()) return failure_;
       std::string text =
           absl::StrCat("rank 0 waited ", absl::FormatDuration(options_.deadline), " for rank ",
-                       Missing(), " to join at ", options_.address, ":", options_.port);
+                       Missing(), " to join at ", options_.address, ":", options_.port, kHowToJoin);
       if (!hidden_.empty()) absl::StrAppend(&text, "; ", hidden_);
       if (refused_ > 0) {
         absl::StrAppend(&text, "; ", refused_, " connections were refused, the last from ",
@@ -228,6 +234,9 @@ absl::Status HubLink::Admit(Stranger& stranger, const Join& join) {
                                                    " joins as ", who, "; it must be from 1 to ",
                                                    options_.size - 1));
   }
+  if (!join.failure.ok()) {
+    return absl::Status(join.failure.code(), absl::StrCat(who, ": ", join.failure.message()));
+  }
   Member& member = members_[join.rank];
   if (member.connection.has_value() && Listen(static_cast<int>(join.rank))) {
     return absl::InvalidArgumentError(
@@ -257,6 +266,8 @@ std::string HubLink::Missing() const {
 
 void HubLink::SendRosters() {
   const std::string missing = Missing();
+  // All may be here, and the job has failed.
+  if (!failure_.ok()) return;
   // With many ranks one message to each for each that comes would be too many.
   const SteadyTime now = SteadyNow();
   if (!roster_changed_ || (!missing.empty() && now - roster_sent_ < kRosterTime)) return;

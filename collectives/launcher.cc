@@ -48,16 +48,16 @@ class Reader {
 };
 
 absl::Status ReadRank(const Reader& reader, const std::string& rank, const std::string& size,
-                      const std::string& local_rank, Launch& launch) {
+                      const std::string& local_rank, const std::string& local_size,
+                      Launch& launch) {
   ZERO_ASSIGN_OR_RETURN(launch.size, reader.Number(size, rank + " is", 1, kMostRanks));
-  ZERO_ASSIGN_OR_RETURN(launch.rank, reader.Number(rank, size + " is", 0, kMostRanks));
-  if (launch.rank >= launch.size) {
-    return absl::InvalidArgumentError(absl::StrCat("environment variable ", rank, " is ",
-                                                   launch.rank, "; it must be below ", size, " (",
-                                                   launch.size, ")"));
+  ZERO_ASSIGN_OR_RETURN(launch.rank, reader.Number(rank, size + " is", 0, launch.size - 1));
+  if (reader.Has(local_rank)) {
+    ZERO_ASSIGN_OR_RETURN(launch.local_rank, reader.Number(local_rank, "", 0, launch.size - 1));
   }
-  if (!reader.Has(local_rank)) return absl::OkStatus();
-  ZERO_ASSIGN_OR_RETURN(launch.local_rank, reader.Number(local_rank, "", 0, launch.size - 1));
+  if (reader.Has(local_size)) {
+    ZERO_ASSIGN_OR_RETURN(launch.local_size, reader.Number(local_size, "", 1, launch.size));
+  }
   return absl::OkStatus();
 }
 
@@ -81,20 +81,46 @@ absl::Status ReadMeetingPoint(const Reader& reader, const std::string& address,
   return absl::OkStatus();
 }
 
+absl::Status Contradiction(const char* name, int value, const std::string& other,
+                           const std::string& others_value, const char* launcher) {
+  return absl::InvalidArgumentError(absl::StrCat(
+      "environment variable ", name, " is ", value, ", but ", other, " is ", others_value,
+      "; unset RANK, WORLD_SIZE and LOCAL_RANK for ", launcher, ", or set ", name, " to the same"));
+}
+
+// RANK and WORLD_SIZE may be left from another job.
+absl::Status CheckLeftOver(const Reader& reader, const Launch& launch) {
+  const struct {
+    const char* name;
+    int value;
+    const char* other;
+  } pairs[] = {{"RANK", launch.rank, "OMPI_COMM_WORLD_RANK"},
+               {"WORLD_SIZE", launch.size, "OMPI_COMM_WORLD_SIZE"}};
+  for (const auto& pair : pairs) {
+    const std::string value = reader.TextOr(pair.other, absl::StrCat(pair.value));
+    if (value == absl::StrCat(pair.value)) continue;
+    return Contradiction(pair.name, pair.value, pair.other, value, "mpirun");
+  }
+  // A task of srun may start several ranks by hand, but a job has no fewer ranks than tasks.
+  if (!launch.launcher.empty() || !reader.Has("SLURM_STEP_ID")) return absl::OkStatus();
+  const std::string other =
+      reader.Has("SLURM_STEP_NUM_TASKS") ? "SLURM_STEP_NUM_TASKS" : "SLURM_NTASKS";
+  int tasks = 0;
+  if (!absl::SimpleAtoi(reader.TextOr(other, ""), &tasks) || tasks <= launch.size) {
+    return absl::OkStatus();
+  }
+  return Contradiction("WORLD_SIZE", launch.size, other, absl::StrCat(tasks), "srun");
+}
+
 absl::StatusOr<Launch> ReadTorchrun(const Reader& reader) {
   Launch launch;
-  launch.launcher = "torchrun";
-  ZERO_RETURN_IF_ERROR(ReadRank(reader, "RANK", "WORLD_SIZE", "LOCAL_RANK", launch));
+  if (reader.Has("TORCHELASTIC_RUN_ID")) launch.launcher = "torchrun";
+  ZERO_RETURN_IF_ERROR(
+      ReadRank(reader, "RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", launch));
+  ZERO_RETURN_IF_ERROR(CheckLeftOver(reader, launch));
   ZERO_ASSIGN_OR_RETURN(launch.address, reader.Needed("MASTER_ADDR", "RANK and WORLD_SIZE are"));
   ZERO_ASSIGN_OR_RETURN(launch.port,
                         reader.Number("MASTER_PORT", "RANK and WORLD_SIZE are", 1, 65535));
-  const std::string other = "OMPI_COMM_WORLD_RANK";
-  if (reader.Has(other) && reader.TextOr(other, "") != absl::StrCat(launch.rank)) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "environment variable RANK is ", launch.rank, ", but ", other, " is ",
-        reader.TextOr(other, ""),
-        "; unset RANK, WORLD_SIZE and LOCAL_RANK for mpirun, or set RANK to the same"));
-  }
   return launch;
 }
 
@@ -107,9 +133,10 @@ absl::StatusOr<Launch> ReadMpirun(const Reader& reader) {
   Launch launch;
   launch.launcher = "mpirun";
   ZERO_RETURN_IF_ERROR(ReadRank(reader, "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE",
-                                "OMPI_COMM_WORLD_LOCAL_RANK", launch));
+                                "OMPI_COMM_WORLD_LOCAL_RANK", "OMPI_COMM_WORLD_LOCAL_SIZE",
+                                launch));
   const bool one_machine =
-      reader.TextOr("OMPI_COMM_WORLD_LOCAL_SIZE", "") == absl::StrCat(launch.size);
+      reader.Has("OMPI_COMM_WORLD_LOCAL_SIZE") && launch.local_size == launch.size;
   if (!one_machine && !reader.Has("MASTER_ADDR")) {
     return absl::InvalidArgumentError(
         "environment variable MASTER_ADDR is not set, but mpirun uses several machines; start with "
@@ -127,7 +154,7 @@ absl::StatusOr<Launch> ReadSrun(const Reader& reader) {
   launch.launcher = "srun";
   const bool step = reader.Has("SLURM_STEP_NUM_TASKS");
   ZERO_RETURN_IF_ERROR(ReadRank(reader, "SLURM_PROCID",
-                                step ? "SLURM_STEP_NUM_TASKS" : "SLURM_NTASKS", "SLURM_LOCALID",
+                                step ? "SLURM_STEP_NUM_TASKS" : "SLURM_NTASKS", "SLURM_LOCALID", "",
                                 launch));
   const std::string machines =
       reader.TextOr("SLURM_STEP_NUM_NODES", reader.TextOr("SLURM_NNODES", ""));
@@ -167,7 +194,7 @@ absl::StatusOr<std::optional<Launch>> ReadLaunch(const Environment& environment)
   } else {
     return std::optional<Launch>();
   }
-  if (launch.launcher == "torchrun" && reader.Has("SLURM_STEP_ID")) launch.token = SlurmJob(reader);
+  if (launch.token.empty() && reader.Has("SLURM_STEP_ID")) launch.token = SlurmJob(reader);
   launch.token = reader.TextOr("ZERO_JOB_TOKEN", launch.token);
   return std::optional<Launch>(launch);
 }

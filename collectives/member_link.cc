@@ -16,6 +16,8 @@ namespace {
 
 constexpr auto kFirstRetry = std::chrono::milliseconds(10);
 constexpr auto kLastRetry = std::chrono::milliseconds(200);
+// Rank 0 greets at once: what is silent for so long is another program.
+constexpr auto kGreetingTime = std::chrono::seconds(15);
 
 std::string Where(const RendezvousOptions& options) {
   return absl::StrCat(options.address, ":", options.port);
@@ -32,6 +34,9 @@ absl::StatusOr<Connection> Reach(const RendezvousOptions& options, SteadyTime un
         addresses.status().code(),
         absl::StrCat("rank ", options.rank, ": MASTER_ADDR: ", addresses.status().message()));
   }
+  for (const SocketAddress& address : *addresses) {
+    if (address.any()) return NotOneMachine(options);
+  }
   auto pause = kFirstRetry;
   std::string last;
   while (true) {
@@ -46,7 +51,7 @@ absl::StatusOr<Connection> Reach(const RendezvousOptions& options, SteadyTime un
     pause = std::min(pause * 2, kLastRetry);
   }
   return absl::DeadlineExceededError(
-      absl::StrCat("rank ", options.rank, " tried for ", absl::FormatDuration(options.deadline),
+      absl::StrCat("rank ", options.rank, " tried for ", absl::FormatDuration(TimeToJoin(options)),
                    " to reach rank 0 at ", Where(options), ": ", last,
                    "; rank 0 must run, on the machine that MASTER_ADDR names, with the same "
                    "MASTER_PORT"));
@@ -55,7 +60,7 @@ absl::StatusOr<Connection> Reach(const RendezvousOptions& options, SteadyTime un
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<MemberLink>> MemberLink::Join(const RendezvousOptions& options) {
-  const SteadyTime until = SteadyNow() + Bounded(options.deadline);
+  const SteadyTime until = SteadyNow() + Bounded(TimeToJoin(options));
   ZERO_ASSIGN_OR_RETURN(Connection connection, Reach(options, until));
   Tune(connection.socket(), options.deadline);
   std::unique_ptr<MemberLink> link(new MemberLink(options, std::move(connection)));
@@ -85,7 +90,7 @@ absl::Status MemberLink::JoinUntil(SteadyTime until) {
                                                  "; another program may use the port: choose "
                                                  "another MASTER_PORT, the same on every rank"));
   };
-  const absl::StatusOr<Frame> greeting = Wait(until);
+  const absl::StatusOr<Frame> greeting = Wait(std::min(until, SteadyNow() + kGreetingTime));
   if (!greeting.ok()) return no_rank_0(greeting.status());
   const absl::StatusOr<std::string> hub_nonce = ReadGreeting(*greeting);
   if (!hub_nonce.ok()) return no_rank_0(hub_nonce.status());
@@ -96,6 +101,7 @@ absl::Status MemberLink::JoinUntil(SteadyTime until) {
   join.rank = static_cast<uint64_t>(options_.rank);
   join.size = static_cast<uint64_t>(options_.size);
   join.configuration = options_.configuration;
+  join.failure = options_.failure;
   connection_.Send(JoinFrame(join, options_.token, *hub_nonce));
 
   until += Bounded(kVerdictTime);
@@ -106,7 +112,7 @@ absl::Status MemberLink::JoinUntil(SteadyTime until) {
       return absl::DeadlineExceededError(
           absl::StrCat(me, " waited ", absl::FormatDuration(options_.deadline), " for ",
                        missing.empty() ? "an answer of rank 0" : "rank " + missing, " to join at ",
-                       Where(options_)));
+                       Where(options_), kHowToJoin));
     }
     if (!frame.ok()) {
       return absl::AbortedError(

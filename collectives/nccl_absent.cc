@@ -5,8 +5,8 @@ namespace zero {
 absl::StatusOr<std::unique_ptr<ProcessGroup>> CreateNcclGroup(CudaDevice*, ControlChannel*,
                                                               const NcclOptions&) {
   return absl::UnimplementedError(
-      "this build has no NCCL (nccl.h was not found); processes can meet over Gloo on --device "
-      "host, ranks on one GPU as threads (--ranks)");
+      "this build has no NCCL (nccl.h was not found); processes can meet over Gloo and compute on "
+      "hosts, ranks that share a GPU can be threads of one process");
 }
 
 }  // namespace zero

@@ -29,10 +29,10 @@ struct NcclOptions {
 // differ are found by CheckedGroup (checked_group.h) only. Calls block the host only while NCCL
 // takes them in, at first use of a connection for as long as the other ranks need to come.
 //
-// kUnimplemented: this build, or this machine, has no NCCL, or another version than
-// CheckNcclVersion allows. kFailedPrecondition, the same on every rank: two ranks have one GPU, or
-// different versions of NCCL; CUDA_LAUNCH_BLOCKING is set. kDeadlineExceeded or kAborted: the
-// exchange failed; the message says which variables are worth trying.
+// kUnimplemented: this build, or this machine, has no NCCL, or one before 2.18 or after 2.x.
+// kFailedPrecondition, the same on every rank: two ranks have one GPU, or different versions of
+// NCCL; CUDA_LAUNCH_BLOCKING is set. kDeadlineExceeded or kAborted: the exchange failed; the message
+// says which variables are worth trying.
 absl::StatusOr<std::unique_ptr<ProcessGroup>> CreateNcclGroup(CudaDevice* device,
                                                               ControlChannel* control,
                                                               const NcclOptions& options = {});

@@ -79,7 +79,7 @@ absl::Status CheckIdentities(absl::Span<const NcclIdentity> ranks) {
         "ranks ", owner->second, " and ", r, " both use GPU ", rank.bus_id, " of host ", rank.host,
         "; NCCL needs a GPU for each rank. Give each rank on a host its own local rank as device, "
         "and see that CUDA_VISIBLE_DEVICES leaves different GPUs to them; to share one GPU, run "
-        "the ranks as threads of one process (--ranks)"));
+        "the ranks as threads of one process"));
   }
   return absl::OkStatus();
 }

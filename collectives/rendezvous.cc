@@ -45,6 +45,7 @@ absl::Status CheckOptions(const RendezvousOptions& options) {
                         Resolve(options.address, options.port, options.deadline));
   for (const SocketAddress& address : addresses) {
     if (address.loopback()) continue;
+    if (address.any()) return NotOneMachine(options);
     return absl::InvalidArgumentError(absl::StrCat(
         "MASTER_ADDR is '", options.address,
         "', which other machines can reach, and the job has no token; set ZERO_JOB_TOKEN to a "
@@ -331,6 +332,15 @@ absl::StatusOr<std::unique_ptr<Rendezvous>> Rendezvous::Create(const RendezvousO
         absl::StrCat("no event for the rendezvous: ", ErrnoText(errno)));
   }
   std::unique_ptr<ControlLink> link;
+  if (!options.failure.ok()) {
+    // The others learn of it, or of what another rank brought first.
+    if (options.rank == 0) {
+      (void)HubLink::Gather(options);
+    } else {
+      (void)MemberLink::Join(options);
+    }
+    return options.failure;
+  }
   if (options.rank == 0) {
     ZERO_ASSIGN_OR_RETURN(link, HubLink::Gather(options));
   } else {

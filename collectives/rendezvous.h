@@ -26,6 +26,9 @@ struct RendezvousOptions {
   std::string configuration;  // lines of key=value that must be the same on every rank
   absl::Duration deadline = absl::Minutes(10);
   std::string version;  // compared; empty: that of this library
+  // Not OK: why this rank cannot take part. It meets the others only to tell them so, for some
+  // seconds at most.
+  absl::Status failure;
 };
 
 // What `launch` says of where and who.
@@ -45,6 +48,7 @@ class Rendezvous : public ControlChannel {
   //                      it, another world size, version, configuration or token; all name what
   //                      differs and where
   //   kDeadlineExceeded  rank 0 not reached, or the ranks that have not come
+  //   another            `failure` of this rank, or the first that another one brought
   // Connections that do not belong to the job are refused and change nothing.
   static absl::StatusOr<std::unique_ptr<Rendezvous>> Create(const RendezvousOptions& options);
   // Without Close before it the others see a rank that is gone.

@@ -83,6 +83,14 @@ bool SocketAddress::loopback() const {
   return IN6_IS_ADDR_LOOPBACK(&in6->sin6_addr);
 }
 
+bool SocketAddress::any() const {
+  if (family() == AF_INET) {
+    return reinterpret_cast<const sockaddr_in*>(&storage)->sin_addr.s_addr == htonl(INADDR_ANY);
+  }
+  const auto* in6 = reinterpret_cast<const sockaddr_in6*>(&storage);
+  return IN6_IS_ADDR_UNSPECIFIED(&in6->sin6_addr);
+}
+
 std::string SocketAddress::Host() const {
   char host[NI_MAXHOST] = "";
   getnameinfo(reinterpret_cast<const sockaddr*>(&storage), length, host, sizeof(host), nullptr, 0,

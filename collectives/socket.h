@@ -40,6 +40,7 @@ struct SocketAddress {
 
   int family() const { return storage.ss_family; }
   bool loopback() const;
+  bool any() const;          // 0.0.0.0 or ::, which is no address of a machine
   std::string Host() const;  // numeric
   std::string Text() const;  // "127.0.0.1:29500", "[::1]:29500"
 };

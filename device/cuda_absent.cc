@@ -6,7 +6,7 @@ namespace {
 
 absl::Status Absent() {
   return absl::UnimplementedError(
-      "this build has no CUDA; use --device host, or build where the CUDA toolkit is found");
+      "this build has no CUDA; use a HostDevice, or build where the CUDA toolkit is found");
 }
 
 }  // namespace

@@ -71,7 +71,7 @@ absl::Status CudaStatus(cudaError_t code, absl::string_view call) {
     case cudaErrorCompatNotSupportedOnDevice:
       return absl::UnavailableError(
           absl::StrCat("CUDA cannot be used here: ", Absence(code), "; ", text,
-                       "; on the CPU everything runs with --device host"));
+                       "; everything runs on the CPU too, with a HostDevice"));
     case cudaErrorInvalidValue:
     case cudaErrorInvalidDevice:
     case cudaErrorInvalidResourceHandle:

@@ -2,7 +2,11 @@
 
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstring>
+#include <fstream>
+#include <limits>
+#include <mutex>
 #include <new>
 
 #include "absl/strings/str_cat.h"
@@ -12,22 +16,95 @@ namespace zero {
 namespace {
 
 constexpr std::align_val_t kAlignment{64};
+constexpr int64_t kNoLimit = std::numeric_limits<int64_t>::max();
+// Below it the system is not asked.
+constexpr int64_t kAlwaysThere = int64_t{64} << 20;
+
+std::mutex mutex;
+int64_t reserved = 0;  // guarded by it
+
+// The number in a file that holds nothing else; `otherwise` for "max", and where there is no file.
+int64_t NumberIn(const std::string& path, int64_t otherwise) {
+  std::ifstream file(path);
+  int64_t number = 0;
+  return file >> number ? number : otherwise;
+}
+
+// Of /proc/meminfo, in bytes; negative if there is none.
+int64_t AvailableBytes(const std::string& root) {
+  std::ifstream file(root + "/proc/meminfo");
+  std::string key;
+  int64_t kibibytes = 0;
+  std::string unit;
+  while (file >> key >> kibibytes && std::getline(file, unit)) {
+    if (key == "MemAvailable:") return kibibytes * 1024;
+  }
+  return -1;
+}
+
+int64_t TouchedBytes(const std::string& root) {
+  std::ifstream file(root + "/proc/self/statm");
+  int64_t size = 0;
+  int64_t resident = 0;
+  if (!(file >> size >> resident)) return 0;
+  return resident * sysconf(_SC_PAGE_SIZE);
+}
+
+// Of the control groups that this process is in, and of the one that a container shows as the root.
+int64_t GroupLimit(const std::string& root) {
+  const std::string tree = root + "/sys/fs/cgroup";
+  int64_t limit = std::min(NumberIn(tree + "/memory.max", kNoLimit),
+                           NumberIn(tree + "/memory/memory.limit_in_bytes", kNoLimit));
+  std::ifstream groups(root + "/proc/self/cgroup");
+  for (std::string line; std::getline(groups, line);) {
+    const size_t first = line.find(':');
+    const size_t second = line.find(':', first + 1);
+    if (second == std::string::npos) continue;
+    const std::string kinds = line.substr(first + 1, second - first - 1);
+    const std::string path = line.substr(second + 1);
+    if (kinds.empty()) limit = std::min(limit, NumberIn(tree + path + "/memory.max", kNoLimit));
+    if (kinds == "memory") {
+      limit =
+          std::min(limit, NumberIn(tree + "/memory" + path + "/memory.limit_in_bytes", kNoLimit));
+    }
+  }
+  return limit;
+}
 
 }  // namespace
 
-absl::Status CheckPhysicalMemory(int64_t bytes) {
-  const int64_t pages = sysconf(_SC_PHYS_PAGES);
-  const int64_t page_bytes = sysconf(_SC_PAGE_SIZE);
-  // Systems that do not say have no limit here.
-  if (pages <= 0 || page_bytes <= 0 || bytes <= pages * page_bytes) return absl::OkStatus();
-  return absl::ResourceExhaustedError(
-      absl::StrCat("this machine has ", pages * page_bytes, " bytes of memory in all"));
+int64_t HostMemoryLimit(const std::string& root) {
+  const int64_t available = AvailableBytes(root);
+  const int64_t machine = available < 0 ? kNoLimit : available + TouchedBytes(root);
+  return std::min(machine, GroupLimit(root));
+}
+
+absl::Status ReserveHostMemory(int64_t bytes) {
+  std::lock_guard<std::mutex> lock(mutex);
+  if (bytes > kAlwaysThere - reserved) {
+    const int64_t limit = HostMemoryLimit();
+    if (bytes > limit - reserved) {
+      return absl::ResourceExhaustedError(absl::StrCat(
+          "this process can have ", limit, " bytes of this machine's memory in all, and ", reserved,
+          " are allocated already"));
+    }
+  }
+  reserved += bytes;
+  return absl::OkStatus();
+}
+
+void ReturnHostMemory(int64_t bytes) {
+  std::lock_guard<std::mutex> lock(mutex);
+  reserved -= bytes;
 }
 
 absl::StatusOr<void*> AllocateMemory(int64_t bytes) {
-  ZERO_RETURN_IF_ERROR(CheckPhysicalMemory(bytes));
+  ZERO_RETURN_IF_ERROR(ReserveHostMemory(bytes));
   void* data = ::operator new(static_cast<size_t>(bytes), kAlignment, std::nothrow);
-  if (data == nullptr) return absl::ResourceExhaustedError("the system has no memory left");
+  if (data == nullptr) {
+    ReturnHostMemory(bytes);
+    return absl::ResourceExhaustedError("the system has no memory left");
+  }
   if (kPoison) std::memset(data, kPoisonByte, static_cast<size_t>(bytes));
   return data;
 }
@@ -35,6 +112,7 @@ absl::StatusOr<void*> AllocateMemory(int64_t bytes) {
 void FreeMemory(void* data, int64_t bytes) {
   if (kPoison) std::memset(data, kPoisonByte, static_cast<size_t>(bytes));
   ::operator delete(data, kAlignment);
+  ReturnHostMemory(bytes);
 }
 
 }  // namespace zero

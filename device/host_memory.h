@@ -2,7 +2,9 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
 
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 
 namespace zero {
@@ -15,9 +17,16 @@ inline constexpr bool kPoison = false;
 #endif
 inline constexpr uint8_t kPoisonByte = 0xFF;
 
-// kResourceExhausted for more than this machine has in all, used or not: the system may promise
-// more, and kill the process when the pages are touched.
-absl::Status CheckPhysicalMemory(int64_t bytes);
+// The most bytes that this process can hold now: what it has touched plus what the system still
+// has, as the files of Linux below `root` say, and no more than its control group may have. The
+// largest number where the system does not say.
+int64_t HostMemoryLimit(const std::string& root = "");
+
+// Counts `bytes` among what is allocated on all devices of this process. kResourceExhausted, and
+// nothing is counted, for more than HostMemoryLimit together: the system may promise more, and kill
+// the process when the pages are touched. Any thread.
+absl::Status ReserveHostMemory(int64_t bytes);
+void ReturnHostMemory(int64_t bytes);
 
 // `bytes` > 0, 64-byte aligned. kResourceExhausted.
 absl::StatusOr<void*> AllocateMemory(int64_t bytes);

@@ -6,7 +6,7 @@ namespace {
 
 absl::Status NoCuda() {
   return absl::UnimplementedError(
-      "this build has no CUDA: build it where the CUDA toolkit is, or use --device host");
+      "this build has no CUDA: build it where the CUDA toolkit is, or use a HostDevice");
 }
 
 }  // namespace

@@ -34,7 +34,13 @@ programs=(gpu_info device_gpu_test kernels_gpu_test collectives_gpu_test zero_gp
 build() {
   local package=build/gpu/package
   cd "$root"
+  [[ $1 =~ ^[0-9]+[a-z]?(;[0-9]+[a-z]?)*$ ]] ||
+    fail 2 "ARCHITECTURES is '$1'; it must be numbers as 90 or 80;90"
   cmake --preset gpu -D CMAKE_CUDA_ARCHITECTURES="$1"
+  grep '^CMAKE_CUDA_COMPILER:' build/gpu/CMakeCache.txt | grep -qv 'NOTFOUND$' ||
+    fail 1 "no CUDA toolkit was found; build where it is, with nvcc on the PATH or CUDACXX set"
+  grep '^ZERO_NCCL_INCLUDE_DIR:' build/gpu/CMakeCache.txt | grep -qv 'NOTFOUND$' ||
+    fail 1 "nccl.h was not found; it must be among the toolkit's headers or in CMAKE_PREFIX_PATH"
   cmake --build --preset gpu --parallel "$jobs" --target "${programs[@]}"
   rm -rf $package
   mkdir -p $package/bin $package/model

@@ -44,6 +44,25 @@ absl::Status CheckMasters(const Config& config) {
 
 }  // namespace
 
+const char* Name(OptimizerKind kind) {
+  constexpr const char* kNames[] = {"adamw", "adam", "sgd", "lion"};
+  return kNames[static_cast<int>(kind)];
+}
+
+const char* Name(MasterKind kind) {
+  constexpr const char* kNames[] = {"fp32", "split", "none"};
+  return kNames[static_cast<int>(kind)];
+}
+
+const char* Name(WeightRounding rounding) {
+  return rounding == WeightRounding::kNearestAway ? "nearest_away" : "nearest_even";
+}
+
+const char* Name(LossScaling kind) {
+  constexpr const char* kNames[] = {"static", "dynamic", "grad_scaler"};
+  return kNames[static_cast<int>(kind)];
+}
+
 absl::Status Validate(const Config& config) {
   ZERO_RETURN_IF_ERROR(
       Check(config.stage >= 0 && config.stage <= 3, "stage", config.stage, "0, 1, 2 or 3"));

@@ -107,6 +107,12 @@ struct Config {
   bool poison_slots = false;
 };
 
+// "adamw", "fp32", "nearest_away", "grad_scaler", ...: for messages and files.
+const char* Name(OptimizerKind kind);
+const char* Name(MasterKind kind);
+const char* Name(WeightRounding rounding);
+const char* Name(LossScaling kind);
+
 // kInvalidArgument names the field, its value and what would be right.
 absl::Status Validate(const Config& config);
 

@@ -95,7 +95,8 @@ using Sink =
 class ShardedOptimizer {
  public:
   // [C] Allocates everything that training will need, as MakePlan says, and zeroes it. `device` and
-  // `group` outlive the optimizer. kResourceExhausted: nothing stays allocated.
+  // `group` outlive the optimizer. kResourceExhausted: nothing stays allocated. kInvalidArgument on
+  // every rank: configurations or models of two ranks differ; both and what differs are named.
   static absl::StatusOr<std::unique_ptr<ShardedOptimizer>> Create(const Config& config, Model model,
                                                                   Device* device,
                                                                   ProcessGroup* group,
@@ -109,7 +110,8 @@ class ShardedOptimizer {
 
   // Makes `stream` wait until the unit's weights are whole. Stage 3: gathers the unit unless it is
   // live, then starts the gathers of the next `prefetch` units in the direction of the pass.
-  // Recompute and backward of a unit share one Acquire.
+  // Recompute and backward of a unit may share one Acquire. A unit may be acquired again, on another
+  // stream say, before it is released; it takes as many Releases, and each ends its stream's use.
   virtual absl::StatusOr<Weights> AcquireWeights(int unit,
                                                  const Stream& stream) = 0;  // [C] stage 3
   // The weights may change, or their slot be used again, after the work enqueued so far.

@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "device/status.h"
+#include "zero/agreement.h"
 
 namespace zero {
 namespace {
@@ -80,6 +81,7 @@ absl::StatusOr<std::unique_ptr<ShardedOptimizer>> ShardedOptimizer::Create(
   }
   ZERO_ASSIGN_OR_RETURN(Plan plan, MakePlan(config, model, group->size()));
   ZERO_RETURN_IF_ERROR(CheckAdopted(plan, model, adopted));
+  ZERO_RETURN_IF_ERROR(CheckAgreement(AgreementLines(config, model), device, group));
   std::unique_ptr<OptimizerCore> optimizer = MakeStage(std::move(plan), std::move(model));
   ZERO_RETURN_IF_ERROR(optimizer->Initialise(device, group, adopted));
   return optimizer;

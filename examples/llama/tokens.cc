@@ -69,6 +69,16 @@ absl::StatusOr<ByteDataset> ByteDataset::Open(const std::string& path, const Opt
   return ByteDataset(std::move(data), options, samples);
 }
 
+uint64_t ByteDataset::hash() const {
+  uint64_t hash = Mix(data_.size());
+  for (size_t at = 0; at < data_.size(); at += sizeof(uint64_t)) {
+    uint64_t word = 0;
+    std::memcpy(&word, data_.data() + at, std::min(sizeof(word), data_.size() - at));
+    hash = Mix(hash ^ word);
+  }
+  return hash;
+}
+
 int64_t ByteDataset::SampleAt(int64_t position) const {
   const int64_t index = position % samples_;
   if (options_.order == SampleOrder::kFile) return index;

@@ -50,6 +50,8 @@ class ByteDataset {
 
   int64_t bytes() const { return static_cast<int64_t>(data_.size()); }
   int64_t samples() const { return samples_; }
+  // A hash of all bytes: other texts have another one, but for chance.
+  uint64_t hash() const;
   // The epoch that sample number `position` (0, 1, ... without end) falls in: position / samples().
   int64_t EpochOf(int64_t position) const { return position / samples_; }
   // Which sample that is.

@@ -121,7 +121,7 @@ absl::Status FlagTable::Parse(const std::vector<std::string>& arguments) {
     const std::string& argument = arguments[i];
     const size_t equals = argument.find('=');
     const std::string name = argument.substr(0, equals);
-    if (argument == "--help") {
+    if (argument == "--help" || argument == "-h") {
       help_ = true;
       continue;
     }
@@ -140,8 +140,11 @@ absl::Status FlagTable::Parse(const std::vector<std::string>& arguments) {
     }
     if (name == "--help") return absl::InvalidArgumentError("--help takes no value");
     if (flag == nullptr) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("unknown flag '", name, "'; the nearest is ", Nearest(name)));
+      // A name that shares hardly a letter helps nobody.
+      const std::string nearest = Nearest(name);
+      const bool near = 2 * EditDistance(name, nearest) < name.size() - 2;
+      return absl::InvalidArgumentError(absl::StrCat(
+          "unknown flag '", name, near ? "'; the nearest is " + nearest : "'; see --help"));
     }
     given_.insert(flag->name);
     const bool value_follows = i + 1 < arguments.size() && !is_flag(arguments[i + 1]);

@@ -31,7 +31,7 @@ class FlagTable {
   void AddSwitch(const std::string& name, bool* value, const std::string& meaning);
 
   // kInvalidArgument, one line, names the flag and what would be right; for an unknown flag the
-  // nearest known one. Variables before the error may have changed.
+  // nearest known one, if it is near. Variables before the error may have changed.
   absl::Status Parse(const std::vector<std::string>& arguments);
   // Whether `name` (without dashes) was among the arguments.
   bool Given(const std::string& name) const { return given_.count("--" + name) != 0; }

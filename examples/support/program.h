@@ -10,6 +10,10 @@ namespace zero::support {
 inline constexpr int kExitFailure = 1;  // a file, a device or a rank
 inline constexpr int kExitUsage = 2;    // a flag
 
+// kInvalidArgument where a launcher has started this process as one of several: a program that runs
+// its ranks itself, or has none, would only run as often.
+absl::Status CheckAlone();
+
 // Prints "<program>: <message>" as one line on stderr and returns `exit_status`.
 int Fail(const std::string& program, const absl::Status& status, int exit_status);
 

@@ -74,7 +74,8 @@ void AddFlags(support::FlagTable& flags, Options& options) {
   flags.AddNumber("clip", &options.clip, 0, 1e30, "limit of the gradient's norm; 0: none");
   flags.AddCount("seed", &options.seed, 0, kMany, "of initial weights and order of samples");
   flags.AddSwitch("shuffle", &options.shuffle, "samples in random order; false: order of the file");
-  AddDeviceFlags(flags, options.device, options.cuda_device);
+  AddDeviceFlags(flags, options.device, options.cuda_device, "what a rank computes on",
+                 "the local rank, or 0 for threads");
   flags.AddCount("threads", &options.threads, 0, 4096, "of all ranks together; 0: all processors");
   flags.AddChoice("simd", &options.simd, {"best", "avx512", "avx2", "sse4", "ssse3", "scalar"},
                   "most that the loops may use; products have their own choice");

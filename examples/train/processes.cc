@@ -4,7 +4,8 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_replace.h"
+#include "absl/strings/str_split.h"
+#include "absl/strings/strip.h"
 #include "collectives/gloo_group.h"
 #include "collectives/nccl_group.h"
 #include "device/dtype.h"
@@ -18,18 +19,37 @@ absl::StatusOr<std::optional<Launch>> ReadProcesses() {
   return launch;
 }
 
+namespace {
+
+// "mpirun started 2 processes", after "but".
+std::string Started(const Launch& launch) {
+  if (launch.launcher.empty()) return absl::StrCat("WORLD_SIZE is ", launch.size);
+  return absl::StrCat(launch.launcher, " started ", launch.size, " processes");
+}
+
+}  // namespace
+
 absl::Status CheckProcesses(const Options& options, const Launch& launch) {
   if (options.ranks != launch.size) {
-    return absl::InvalidArgumentError(absl::StrCat("--ranks is ", options.ranks, ", but ",
-                                                   launch.launcher, " started ", launch.size,
-                                                   " processes; leave it out"));
+    return absl::InvalidArgumentError(
+        absl::StrCat("--ranks is ", options.ranks, ", but ", Started(launch), "; leave it out"));
   }
   if (options.compare_stages) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "--compare_stages compares ranks that are threads, but ", launch.launcher, " started ",
-        launch.size, " processes; start one, with --ranks ", launch.size));
+    return absl::InvalidArgumentError(
+        absl::StrCat("--compare_stages compares ranks that are threads, but ", Started(launch),
+                     "; start one process, with --ranks ", launch.size));
   }
   return absl::OkStatus();
+}
+
+absl::Status CheckReduction(const Options& options, const std::optional<Launch>& launch) {
+  if (options.reduction != "native") return absl::OkStatus();
+  if (options.device == "cuda" && launch.has_value()) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat(
+      "--reduction is 'native', but there is no NCCL where ranks ",
+      options.device == "cuda" ? "are threads of one process; start processes with a launcher"
+                               : "compute on hosts; give --device cuda to processes of a launcher",
+      ", or use ordered or auto"));
 }
 
 int64_t CudaDeviceOf(const Options& options, const std::optional<Launch>& launch) {
@@ -37,10 +57,32 @@ int64_t CudaDeviceOf(const Options& options, const std::optional<Launch>& launch
   return launch.has_value() ? std::max(launch->local_rank, 0) : 0;
 }
 
+namespace {
+
+// A line for each key, so that a difference names it.
+std::string LinesOf(const std::string& flag, const std::string& json) {
+  std::string lines;
+  for (absl::string_view line : absl::StrSplit(json, '\n')) {
+    line = absl::StripSuffix(absl::StripAsciiWhitespace(line), ",");
+    absl::StrAppend(&lines, "\n", flag, ": ", line);
+  }
+  return lines;
+}
+
+std::string LinesOf(const llama::LlamaConfig& model, const std::string& dtype) {
+  const absl::StatusOr<DType> type = ParseDType(dtype);
+  return LinesOf("--model", llama::ToJson(model, type.value_or(DType::kF32)).value_or(""));
+}
+
+std::string TextOf(const llama::ByteDataset& data) {
+  return absl::StrCat(data.bytes(), " bytes with hash ", absl::Hex(data.hash()));
+}
+
+}  // namespace
+
 std::string ConfigurationOf(const Options& o, const llama::LlamaConfig& model,
-                            const SavedWeights* weights, const llama::ByteDataset& data) {
-  const absl::StatusOr<DType> dtype = ParseDType(o.dtype);
-  const absl::StatusOr<std::string> json = llama::ToJson(model, dtype.value_or(DType::kF32));
+                            const SavedWeights* weights, const llama::ByteDataset& data,
+                            const llama::ByteDataset* evaluation) {
   return absl::StrCat(
       "--ranks=", o.ranks, "\n--stage=", o.stage, "\n--dtype=", o.dtype,
       "\n--loss_scale=", o.loss_scale, "\n--accumulation_dtype=", o.accumulation_dtype,
@@ -52,12 +94,18 @@ std::string ConfigurationOf(const Options& o, const llama::LlamaConfig& model,
       "\n--epsilon=", o.epsilon, "\n--clip=", o.clip, "\n--seed=", o.seed,
       "\n--shuffle=", o.shuffle, "\n--device=", o.device,
       "\n--reduce_bucket_size=", o.reduce_bucket_size, "\n--prefetch=", o.prefetch,
-      "\n--reduction=", o.reduction, "\n--output ", o.output.empty() ? "is not given" : "is given",
+      "\n--reduction=", o.reduction, "\n--output=", o.output, "\n--metrics=", o.metrics,
       "\n--evaluate_every=", o.evaluate_every, "\n--evaluate_batches=", o.evaluate_batches,
-      "\nbytes of --data=", data.bytes(),
-      "\nweights of --model=", weights == nullptr ? "random" : weights->Summary(),
-      "\n--config=", absl::StrReplaceAll(o.file.has_value() ? o.file->resolved : "", {{"\n", " "}}),
-      "\n--model=", absl::StrReplaceAll(json.value_or(""), {{"\n", " "}}));
+      "\n--data: ", TextOf(data),
+      "\n--evaluate_data: ", evaluation == nullptr ? "none" : TextOf(*evaluation),
+      "\nweights of --model: ", weights == nullptr ? "random" : weights->Summary(),
+      LinesOf("--config", o.file.has_value() ? o.file->resolved : ""), LinesOf(model, o.dtype));
+}
+
+void Decline(const Launch& launch, const absl::Status& why) {
+  RendezvousOptions options = OptionsOf(launch);
+  options.failure = why;
+  (void)Rendezvous::Create(options);
 }
 
 absl::StatusOr<Processes> Processes::Join(const Launch& launch, const std::string& configuration,

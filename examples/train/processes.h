@@ -27,14 +27,24 @@ absl::StatusOr<std::optional<Launch>> ReadProcesses();
 // What `options` must not say when a launcher has started several processes.
 absl::Status CheckProcesses(const Options& options, const Launch& launch);
 
+// What the flags must not ask of the groups that there will be: NCCL adds gradients only where
+// ranks are processes on GPUs.
+absl::Status CheckReduction(const Options& options, const std::optional<Launch>& launch);
+
 // The GPU of this process, as CUDA numbers those that it sees: --cuda_device, else the local rank.
 // A launcher counts the processes of one machine with it, and each gets a GPU; a rank counts those
 // of all machines. Ranks that are threads share GPU 0.
 int64_t CudaDeviceOf(const Options& options, const std::optional<Launch>& launch);
 
 // Lines of key=value of everything that must be the same on every rank.
+// `evaluation`: null where there is none.
 std::string ConfigurationOf(const Options& options, const llama::LlamaConfig& model,
-                            const SavedWeights* weights, const llama::ByteDataset& data);
+                            const SavedWeights* weights, const llama::ByteDataset& data,
+                            const llama::ByteDataset* evaluation);
+
+// Tells the others that this process cannot take part, so that they do not wait for it; some
+// seconds at most.
+void Decline(const Launch& launch, const absl::Status& why);
 
 // This process's place among the ranks.
 class Processes {

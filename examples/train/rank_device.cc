@@ -18,15 +18,23 @@ absl::StatusOr<std::unique_ptr<CudaDevice>> MakeCudaDevice(int64_t id) {
   absl::StatusOr<std::unique_ptr<CudaDevice>> device = CudaDevice::Create(options);
   if (device.ok()) return device;
   const absl::Status& why = device.status();
-  return absl::Status(why.code(), absl::StrCat("--device cuda: ", why.message()));
+  return absl::Status(why.code(), absl::StrCat("--device cuda: ", why.message(),
+                                               "; --device host computes on the CPU"));
 }
 
 }  // namespace
 
-void AddDeviceFlags(support::FlagTable& flags, std::string& kind, int64_t& cuda_device) {
-  flags.AddChoice("device", &kind, {"host", "cuda"}, "what a rank computes on");
-  flags.AddCount("cuda_device", &cuda_device, -1, 1023,
-                 "GPU of --device cuda; -1: the local rank, or 0 for threads");
+void AddDeviceFlags(support::FlagTable& flags, std::string& kind, int64_t& cuda_device,
+                    const std::string& what, const std::string& first) {
+  flags.AddChoice("device", &kind, {"host", "cuda"}, what);
+  flags.AddCount("cuda_device", &cuda_device, -1, 1023, "GPU of --device cuda; -1: " + first);
+}
+
+absl::Status CheckDeviceFlags(const std::string& kind, int64_t cuda_device) {
+  if (kind == "cuda" || cuda_device < 0) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat("--cuda_device is ", cuda_device,
+                                                 ", but --device is ", kind,
+                                                 "; give --device cuda, or leave it out"));
 }
 
 absl::StatusOr<std::unique_ptr<Device>> MakeDevice(const DeviceChoice& choice, ThreadPool* pool) {

@@ -17,8 +17,12 @@ struct DeviceChoice {
   int64_t cuda_device = 0;    // as CUDA numbers the GPUs that this process sees
 };
 
-// Describes both flags.
-void AddDeviceFlags(support::FlagTable& flags, std::string& kind, int64_t& cuda_device);
+// Describes both flags: `what` computes there, and which GPU is meant by -1.
+void AddDeviceFlags(support::FlagTable& flags, std::string& kind, int64_t& cuda_device,
+                    const std::string& what, const std::string& first);
+
+// kInvalidArgument: --cuda_device without --device cuda.
+absl::Status CheckDeviceFlags(const std::string& kind, int64_t cuda_device);
 
 // `pool` is for the kernels of a host; null there: the stream's own thread. Errors name --device.
 absl::StatusOr<std::unique_ptr<Device>> MakeDevice(const DeviceChoice& choice, ThreadPool* pool);

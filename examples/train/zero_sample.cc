@@ -40,7 +40,7 @@ void AddFlags(support::FlagTable& flags, SampleOptions& options) {
   flags.AddNumber("temperature", &options.temperature, 0, 1000, "0: always the likeliest");
   flags.AddCount("top_k", &options.top_k, 0, kMost, "likeliest tokens to choose from; 0: all");
   flags.AddCount("seed", &options.seed, 0, kMost, "of the choices");
-  AddDeviceFlags(flags, options.device, options.cuda_device);
+  AddDeviceFlags(flags, options.device, options.cuda_device, "what computes", "the first");
   flags.AddCount("threads", &options.threads, 0, 4096, "0: all processors");
 }
 
@@ -52,6 +52,8 @@ absl::Status CheckOptions(SampleOptions& options) {
   if (options.prompt.empty()) {
     return absl::InvalidArgumentError("--prompt is ''; it must hold at least one byte");
   }
+  ZERO_RETURN_IF_ERROR(CheckDeviceFlags(options.device, options.cuda_device));
+  ZERO_RETURN_IF_ERROR(support::CheckAlone());
   if (options.threads == 0) options.threads = std::max(1u, std::thread::hardware_concurrency());
   return absl::OkStatus();
 }

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <functional>
 #include <iostream>
 #include <optional>
 #include <string>
@@ -10,8 +11,10 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "device/host_memory.h"
 #include "device/status.h"
 #include "examples/llama/model_description.h"
+#include "examples/support/memory.h"
 #include "examples/support/program.h"
 #include "examples/support/text.h"
 #include "examples/train/compare_stages.h"
@@ -74,16 +77,20 @@ void PrintPlan(const Options& options, const Cost& cost) {
   std::cout << std::endl;
 }
 
-absl::Status Train(Job job) {
+// `print`: what is known of the run, when nothing stands in its way any more.
+absl::Status Train(Job job, const std::function<void()>& print) {
   const Options& options = job.options;
   ZERO_ASSIGN_OR_RETURN(const Cost cost, PlanCost(options, job.model));
-  PrintPlan(options, cost);
   // Rank 0 writes for all.
   const bool writes = job.group == nullptr || job.group->rank() == 0;
   ZERO_ASSIGN_OR_RETURN(const OutputFolder output,
                         OutputFolder::Prepare(writes ? options.output : ""));
   ZERO_ASSIGN_OR_RETURN(MetricsFile metrics, MetricsFile::Create(writes ? options.metrics : ""));
-  Progress progress(options.steps, options.log_every, isatty(STDOUT_FILENO) == 1);
+  print();
+  PrintPlan(options, cost);
+  // A launcher may give a rank a terminal of its own, and write what it reads from it to a file.
+  const bool terminal = job.group == nullptr && isatty(STDOUT_FILENO) == 1;
+  Progress progress(options.steps, options.log_every, terminal);
   job.report = [&](const StepReport& report) {
     progress.Show(report);
     return metrics.Write(report);
@@ -141,10 +148,25 @@ absl::StatusOr<llama::ByteDataset> OpenText(const char* flag, const std::string&
   return data;
 }
 
+// What the ranks of this process will take of this machine's memory, in the largest stage that
+// runs.
+absl::Status CheckMemory(const Options& options, const llama::LlamaConfig& model, int64_t ranks) {
+  int64_t most = 0;
+  for (int stage = 0; stage < 4; ++stage) {
+    if (!options.compare_stages && stage != options.stage) continue;
+    Options run = options;
+    run.stage = stage;
+    ZERO_ASSIGN_OR_RETURN(const Cost cost, PlanCost(run, model));
+    const int64_t staging = cost.memory[static_cast<size_t>(MemoryCategory::kHostStaging)];
+    most = std::max(most, options.device == "cuda" ? staging : cost.total_bytes());
+  }
+  return support::CheckMemory(ranks, static_cast<double>(most), HostMemoryLimit());
+}
+
 // From files to the last line of output. `options` are finished. `launch`: of this rank, where
-// ranks are processes.
+// ranks are processes; `meets` becomes true when it begins to meet the others.
 absl::Status Run(const Options& options, const llama::LlamaConfig& model,
-                 const std::optional<Launch>& launch) {
+                 const std::optional<Launch>& launch, bool& meets) {
   using llama::SampleOrder;
   ZERO_ASSIGN_OR_RETURN(const std::optional<SavedWeights> saved, OpenWeights(options, model));
   const SavedWeights* weights = saved.has_value() ? &*saved : nullptr;
@@ -159,6 +181,8 @@ absl::Status Run(const Options& options, const llama::LlamaConfig& model,
                                                     options, SampleOrder::kFile));
   }
   ZERO_RETURN_IF_ERROR(LimitSimdTargets(options.simd));
+  ZERO_RETURN_IF_ERROR(
+      CheckMemory(options, model, launch.has_value() ? launch->local_size : options.ranks));
   // --threads is for all ranks together.
   const int64_t processes = launch.has_value() ? options.ranks : 1;
   ThreadPool pool(static_cast<int>(std::max<int64_t>(options.threads / processes, 1)));
@@ -172,17 +196,19 @@ absl::Status Run(const Options& options, const llama::LlamaConfig& model,
   job.cuda_device = CudaDeviceOf(options, launch);
   const DeviceChoice device{options.device, job.cuda_device};
   ZERO_ASSIGN_OR_RETURN(const std::string machine, DescribeDevice(device, options.threads));
+  const auto print = [&] { PrintConfiguration(options, model, weights, data, machine); };
   if (!launch.has_value()) {
-    PrintConfiguration(options, model, weights, data, machine);
-    return options.compare_stages ? CompareStages(job) : Train(std::move(job));
+    if (!options.compare_stages) return Train(std::move(job), print);
+    print();
+    return CompareStages(job);
   }
+  meets = true;
   ZERO_ASSIGN_OR_RETURN(
       Processes joined,
-      Processes::Join(*launch, ConfigurationOf(options, model, weights, data), device,
-                      absl::Seconds(options.deadline)));
+      Processes::Join(*launch, ConfigurationOf(options, model, weights, data, job.evaluation_data),
+                      device, absl::Seconds(options.deadline)));
   job.group = joined.group();
-  PrintConfiguration(options, model, weights, data, machine);
-  return joined.End(Train(std::move(job)));
+  return joined.End(Train(std::move(job), print));
 }
 
 int Main(const std::vector<std::string>& arguments) {
@@ -194,6 +220,12 @@ int Main(const std::vector<std::string>& arguments) {
     // Rank 0 speaks for all.
     if ((*launch)->rank != 0) std::cout.setstate(std::ios::badbit);
   }
+  // Before this process meets the others.
+  const auto fail = [&](const absl::Status& status, int exit_status) {
+    const int result = support::Fail(kProgram, status, exit_status);
+    if (launch->has_value()) Decline(**launch, status);
+    return result;
+  };
   support::FlagTable flags;
   AddFlags(flags, options);
   absl::Status usage = flags.Parse(arguments);
@@ -202,23 +234,32 @@ int Main(const std::vector<std::string>& arguments) {
     return 0;
   }
   if (usage.ok() && launch->has_value()) usage = CheckProcesses(options, **launch);
+  if (usage.ok()) usage = CheckReduction(options, *launch);
+  if (usage.ok()) usage = CheckDeviceFlags(options.device, options.cuda_device);
   if (usage.ok() && !options.config.empty() && !options.model.empty()) {
     const absl::StatusOr<llama::LlamaConfig> model = OpenModel(options);
-    if (!model.ok()) return support::Fail(kProgram, model.status(), support::kExitFailure);
+    if (!model.ok()) return fail(model.status(), support::kExitFailure);
     const absl::Status read = ReadConfigFile(flags, *model, *launch, options);
-    if (!read.ok()) return support::FailLines(kProgram, read, support::kExitFailure);
+    if (!read.ok()) {
+      const int result = support::FailLines(kProgram, read, support::kExitFailure);
+      if (launch->has_value()) Decline(**launch, absl::InvalidArgumentError("--config is refused"));
+      return result;
+    }
   }
   if (usage.ok()) usage = FinishOptions(options);
   if (usage.ok()) usage = CheckOverwrites(options);
-  if (!usage.ok()) return support::Fail(kProgram, usage, support::kExitUsage);
+  if (!usage.ok()) return fail(usage, support::kExitUsage);
 
   const absl::StatusOr<llama::LlamaConfig> model = OpenModel(options);
-  if (!model.ok()) return support::Fail(kProgram, model.status(), support::kExitFailure);
+  if (!model.ok()) return fail(model.status(), support::kExitFailure);
   usage = FinishOptions(options, *model);
-  if (!usage.ok()) return support::Fail(kProgram, usage, support::kExitUsage);
+  if (!usage.ok()) return fail(usage, support::kExitUsage);
 
-  const absl::Status status = Run(options, *model, *launch);
-  return status.ok() ? 0 : support::Fail(kProgram, status, support::kExitFailure);
+  bool meets = false;
+  const absl::Status status = Run(options, *model, *launch, meets);
+  if (status.ok()) return 0;
+  return meets ? support::Fail(kProgram, status, support::kExitFailure)
+               : fail(status, support::kExitFailure);
 }
 
 }  // namespace

@@ -13,6 +13,8 @@ using Variables = std::map<std::string, std::string>;
 const Variables kTorchrun = {{"RANK", "3"},
                              {"WORLD_SIZE", "8"},
                              {"LOCAL_RANK", "1"},
+                             {"LOCAL_WORLD_SIZE", "4"},
+                             {"TORCHELASTIC_RUN_ID", "none"},
                              {"MASTER_ADDR", "node-a"},
                              {"MASTER_PORT", "29501"}};
 // As Open MPI 4.1.4 sets them.
@@ -69,11 +71,13 @@ TEST_CASE("ReadLaunch: torchrun's variables are read", "[collectives]") {
   CHECK(launch.rank == 3);
   CHECK(launch.size == 8);
   CHECK(launch.local_rank == 1);
+  CHECK(launch.local_size == 4);
   CHECK(launch.address == "node-a");
   CHECK(launch.port == 29501);
   CHECK(launch.token.empty());
   CHECK(Good(With(kTorchrun, {{"LOCAL_RANK", ""}})).local_rank == -1);
   CHECK(Good(With(kTorchrun, {{"ZERO_JOB_TOKEN", "t"}})).token == "t");
+  CHECK(Good(With(kTorchrun, {{"TORCHELASTIC_RUN_ID", ""}})).launcher == "");
 }
 
 TEST_CASE("ReadLaunch: mpirun's variables are read and the port follows from the job",
@@ -83,6 +87,7 @@ TEST_CASE("ReadLaunch: mpirun's variables are read and the port follows from the
   CHECK(launch.rank == 1);
   CHECK(launch.size == 2);
   CHECK(launch.local_rank == 1);
+  CHECK(launch.local_size == 2);
   CHECK(launch.address == "127.0.0.1");
   CHECK(launch.port >= kFirstDefaultPort);
   CHECK(launch.port < kFirstDefaultPort + kDefaultPorts);
@@ -131,9 +136,9 @@ TEST_CASE("ReadLaunch: variables that are missing or wrong or mixed are named", 
   for (const char* name : {"RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT"}) {
     refused(With(kTorchrun, {{name, ""}}), {absl::StrCat(name, " is not set")});
   }
-  refused(With(kTorchrun, {{"RANK", "one"}}), {"RANK is 'one'", "a number from 0"});
-  refused(With(kTorchrun, {{"RANK", "8"}}), {"RANK is 8", "below WORLD_SIZE (8)"});
-  refused(With(kTorchrun, {{"RANK", "-1"}}), {"RANK is '-1'"});
+  refused(With(kTorchrun, {{"RANK", "one"}}), {"RANK is 'one'", "a number from 0 to 7"});
+  refused(With(kTorchrun, {{"RANK", "8"}}), {"RANK is '8'", "from 0 to 7"});
+  refused(With(kTorchrun, {{"RANK", "-1"}}), {"RANK is '-1'", "from 0 to 7"});
   refused(With(kTorchrun, {{"WORLD_SIZE", "0"}}), {"WORLD_SIZE is '0'", "from 1"});
   refused(With(kTorchrun, {{"LOCAL_RANK", "8"}}), {"LOCAL_RANK is '8'", "from 0 to 7"});
   refused(With(kTorchrun, {{"MASTER_PORT", "70000"}}), {"MASTER_PORT is '70000'", "65535"});
@@ -145,6 +150,28 @@ TEST_CASE("ReadLaunch: variables that are missing or wrong or mixed are named", 
   refused(With(kSrun, {{"SLURM_NTASKS", ""}}), {"SLURM_NTASKS is not set"});
   refused(With(kSrun, {{"SLURM_STEP_NODELIST", ""}, {"SLURM_LAUNCH_NODE_IPADDR", ""}}),
           {"MASTER_ADDR", "SLURM_STEP_NODELIST"});
+}
+
+TEST_CASE("ReadLaunch: variables that another job left behind are refused", "[collectives]") {
+  const auto refused = [](const Variables& variables, const std::string& words) {
+    const absl::Status status = Read(variables).status();
+    INFO(status.ToString());
+    CHECK(absl::IsInvalidArgument(status));
+    CHECK_THAT(std::string(status.message()), ContainsSubstring(words));
+  };
+  const Variables alone = {
+      {"RANK", "0"}, {"WORLD_SIZE", "1"}, {"MASTER_ADDR", "127.0.0.1"}, {"MASTER_PORT", "29511"}};
+  refused(With(kMpirun, alone), "RANK is 0, but OMPI_COMM_WORLD_RANK is 1; unset RANK, WORLD_SIZE");
+  refused(With(With(kMpirun, {{"OMPI_COMM_WORLD_RANK", "0"}}), alone),
+          "WORLD_SIZE is 1, but OMPI_COMM_WORLD_SIZE is 2; unset RANK, WORLD_SIZE");
+  refused(With(kSrun, alone), "WORLD_SIZE is 1, but SLURM_NTASKS is 6; unset RANK, WORLD_SIZE");
+  refused(With(With(kSrun, {{"SLURM_STEP_NUM_TASKS", "3"}}), alone),
+          "WORLD_SIZE is 1, but SLURM_STEP_NUM_TASKS is 3");
+  // A task of srun may start several ranks, and torchrun several jobs.
+  CHECK(Good(With(kSrun, With(alone, {{"WORLD_SIZE", "12"}}))).size == 12);
+  CHECK(Good(With(kSrun, With(alone, {{"TORCHELASTIC_RUN_ID", "a"}}))).size == 1);
+  // Without a step they are a batch script's.
+  CHECK(Good(With(With(kSrun, {{"SLURM_STEP_ID", ""}}), alone)).size == 1);
 }
 
 TEST_CASE("FirstHost: the first of a list in SLURM's short form", "[collectives]") {

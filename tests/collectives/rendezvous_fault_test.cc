@@ -196,6 +196,66 @@ TEST_CASE("Meeting: without a token only loopback is used and the message says h
   CHECK_THAT(MessageOf(meeting, 0), ContainsSubstring("ZERO_JOB_TOKEN"));
 }
 
+TEST_CASE("Meeting: an address that stands for all of a machine is refused on every rank",
+          "[collectives]") {
+  for (const char* address : {"0.0.0.0", "::"}) {
+    const Meeting meeting = Meet(2, kLong, [&](RendezvousOptions& o) {
+      o.address = address;
+      o.token = "x";
+    });
+    for (int r = 0; r < 2; ++r) {
+      INFO(meeting[r].status().ToString());
+      CHECK(absl::IsInvalidArgument(meeting[r].status()));
+      CHECK_THAT(MessageOf(meeting, r),
+                 ContainsSubstring(absl::StrCat("MASTER_ADDR is '", address, "'")) &&
+                     ContainsSubstring("rank 0's machine"));
+    }
+  }
+}
+
+TEST_CASE("Meeting: a program that takes connections and says nothing is not waited for",
+          "[collectives][thread]") {
+  const int port = FreePort();
+  const SocketOrErrno other = Listen(Loopback(port));
+  REQUIRE(other.error == 0);
+  const double start = Seconds();
+  const Meeting meeting = Meet(2, kLong, [&](RendezvousOptions& o) { o.port = port; }, {0});
+  CHECK(Seconds() - start < 60);
+  CHECK_THAT(MessageOf(meeting, 1),
+             ContainsSubstring("not rank 0 there: no answer") && ContainsSubstring("MASTER_PORT"));
+}
+
+TEST_CASE("Meeting: a rank that cannot take part tells the others why at once",
+          "[collectives][thread]") {
+  for (int declines : {0, 1, 2}) {
+    CAPTURE(declines);
+    const double start = Seconds();
+    const Meeting meeting = Meet(3, kLong, [&](RendezvousOptions& o) {
+      if (o.rank == declines) o.failure = absl::DataLossError("a bad file");
+    });
+    CHECK(Seconds() - start < kSoon);
+    for (int r = 0; r < 3; ++r) {
+      INFO(meeting[r].status().ToString());
+      CHECK(absl::IsDataLoss(meeting[r].status()));
+      CHECK_THAT(MessageOf(meeting, r), ContainsSubstring("a bad file"));
+      const std::string who = absl::StrCat("rank ", declines, ": ");
+      CHECK((MessageOf(meeting, r).find(who) == 0) == (r != declines));
+    }
+  }
+}
+
+TEST_CASE("Meeting: a rank that cannot take part does not wait long for others",
+          "[collectives][thread]") {
+  for (int declines : {0, 1}) {
+    const double start = Seconds();
+    const Meeting meeting =
+        Meet(2, kLong, [&](RendezvousOptions& o) { o.failure = absl::DataLossError("a bad file"); },
+             {1 - declines});
+    CHECK(Seconds() - start < kSoon);
+    CHECK(meeting[declines].status() == absl::DataLossError("a bad file"));
+  }
+}
+
 TEST_CASE("Meeting: ranks that never start are named at the deadline on all that wait",
           "[collectives][thread]") {
   const double start = Seconds();
@@ -205,6 +265,7 @@ TEST_CASE("Meeting: ranks that never start are named at the deadline on all that
   for (int r : {0, 2}) {
     CHECK(absl::IsDeadlineExceeded(meeting[r].status()));
     CHECK_THAT(MessageOf(meeting, r), ContainsSubstring("for rank 1, 3 to join"));
+    CHECK_THAT(MessageOf(meeting, r), ContainsSubstring("it must run, with the same MASTER_ADDR"));
   }
 }
 

@@ -16,6 +16,9 @@ TEST_CASE("Case files: what should load loads and what should be refused is refu
     WARN("ZERO_CASES_DIR is not given: no case files tried");
     return;
   }
+  INFO("ZERO_CASES_DIR is '" << folder << "'; it must be a folder of .safetensors files");
+  std::error_code error;
+  REQUIRE(std::filesystem::is_directory(folder, error));
   std::vector<std::filesystem::path> paths;
   for (const auto& entry : std::filesystem::directory_iterator(folder)) {
     if (entry.path().extension() == ".safetensors") paths.push_back(entry.path());

@@ -25,9 +25,9 @@ int CountRows(const std::string& table, const std::string& start) {
 
 TEST_CASE("zero-bench: collectives gives a checked row for each collective and size",
           "[programs][bench]") {
-  const Outcome outcome = RunProgram(
-      "zero-bench", {"collectives", "-b", "1K", "-e", "4K", "-f", "4", "-n", "1", "-w", "0", "-g",
-                     "3", "-d", "bfloat16", "--repeats", "1"});
+  const Outcome outcome =
+      RunProgram("zero-bench", {"collectives", "-b1k", "-e", "4K", "-f", "4", "-n", "1", "-w", "0",
+                                "--ngpus", "3", "-d", "bfloat16", "--repeats", "1"});
   INFO(outcome.err);
   REQUIRE(outcome.status == 0);
   for (const std::string row :
@@ -39,8 +39,8 @@ TEST_CASE("zero-bench: collectives gives a checked row for each collective and s
 }
 
 TEST_CASE("zero-bench: stages and kernels verify what they time", "[programs][bench]") {
-  const Outcome stages = RunProgram(
-      "zero-bench", {"stages", "--elements", "4096", "--units", "2", "--repeats", "1"});
+  const Outcome stages =
+      RunProgram("zero-bench", {"stages", "--elements", "4096", "--units", "2", "--repeats", "1"});
   INFO(stages.err);
   CHECK(stages.status == 0);
   const Outcome kernels =
@@ -50,6 +50,43 @@ TEST_CASE("zero-bench: stages and kernels verify what they time", "[programs][be
   CHECK(kernels.out.find("bit for bit") != std::string::npos);
 }
 
+TEST_CASE(
+    "zero-bench: what this machine has no memory for is one line before anything is allocated",
+    "[programs][bench]") {
+  const std::vector<std::pair<std::vector<std::string>, std::string>> cases = {
+      {{"stages", "--elements", "1000000000000"}, "4 ranks x "},
+      {{"kernels", "--elements", "10000000000000"}, "memory"},
+      {{"collectives", "-b", "1024G", "-e", "1024G"}, "memory"}};
+  for (const auto& [arguments, wanted] : cases) {
+    const Outcome outcome = RunProgram("zero-bench", arguments);
+    INFO(outcome.err);
+    CHECK(outcome.status == 1);
+    CHECK(outcome.out.empty());
+    CHECK(LinesOf(outcome.err) == 1);
+    CHECK_THAT(outcome.err, ContainsSubstring(wanted));
+  }
+}
+
+TEST_CASE("zero-bench: a file that cannot be written is refused before anything is measured",
+          "[programs][bench]") {
+  for (const char* subcommand : {"collectives", "kernels", "stages"}) {
+    const Outcome outcome = RunProgram("zero-bench", {subcommand, "--json", "/proc/zero/a"});
+    INFO(subcommand << ": " << outcome.err);
+    CHECK(outcome.status == 1);
+    CHECK(outcome.out.empty());
+    CHECK(LinesOf(outcome.err) == 1);
+    CHECK_THAT(outcome.err, ContainsSubstring("--json: '/proc/zero/a' cannot be written: No such"));
+  }
+}
+
+TEST_CASE("zero-bench: help is printed whichever way it is asked for", "[programs][bench]") {
+  for (const char* help : {"--help", "-h", "help"}) {
+    const Outcome outcome = RunProgram("zero-bench", {help});
+    CHECK(outcome.status == 0);
+    CHECK_THAT(outcome.out, ContainsSubstring("collectives  "));
+  }
+}
+
 TEST_CASE("zero-bench: a wrong flag ends with one line that names it", "[programs][bench]") {
   const std::vector<std::pair<std::vector<std::string>, std::string>> cases = {
       {{"collectives", "-b", "7X"}, "--minbytes is '7X'"},
@@ -57,7 +94,11 @@ TEST_CASE("zero-bench: a wrong flag ends with one line that names it", "[program
       {{"collectives", "-b", "1", "-e", "2"}, "--maxbytes 2 is less than an element"},
       {{"collectives", "-d", "half"}, "float or bfloat16"},
       {{"collectives", "-g", "0"}, "--ranks is '0'"},
-      {{"collective"}, "unknown subcommand 'collective'"}};
+      {{"collectives", "-o", "sum"}, "unknown flag '-o'; of nccl-tests there are -b -e"},
+      {{"collectives", "-b7X"}, "--minbytes is '7X'"},
+      {{"collectives", "--ngpus=0"}, "--ranks is '0'"},
+      {{"--ranks", "2"}, "unknown subcommand '--ranks'"},
+      {{"collective"}, "'collective'; it must be one of collectives, kernels, stages"}};
   for (const auto& [arguments, wanted] : cases) {
     const Outcome outcome = RunProgram("zero-bench", arguments);
     INFO(wanted << " in\n" << outcome.err);

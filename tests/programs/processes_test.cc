@@ -1,10 +1,11 @@
-// zero-train with ranks that are processes: started by hand or by mpirun.
+// Programs with ranks that are processes, started by hand or by mpirun, or that meet as those do.
 #include <signal.h>
 
 #include <algorithm>
 #include <map>
 #include <vector>
 
+#include "collectives/socket.h"
 #include "tests/catch.h"
 #include "tests/collectives/processes.h"
 #include "tests/collectives/rendezvous_test_util.h"
@@ -130,6 +131,54 @@ TEST_CASE("zero-train: processes with other flags are told which", "[programs]")
   CheckBothFail(processes, "'--stage=3' against '--stage=2'");
 }
 
+TEST_CASE("zero-train: processes with other texts or models are told what differs", "[programs]") {
+  const TrainingFolder folder;
+  const TemporaryFolder temporary;
+  std::string text = ReadFile(folder.data());
+  text[4000] = text[4000] == 'x' ? 'y' : 'x';
+  WriteFile(folder.File("other.txt"), text);
+  std::string model = ReadFile(folder.model());
+  const std::string layers = "\"num_hidden_layers\": 2";
+  REQUIRE(model.find(layers) != std::string::npos);
+  WriteFile(folder.File("other.json"),
+            model.replace(model.find(layers), layers.size(), "\"num_hidden_layers\": 3"));
+  const auto told = [&](const std::vector<std::string>& first,
+                        const std::vector<std::string>& second, const std::string& words) {
+    auto processes = StartTwo(Flags(folder, first), Flags(folder, second), temporary);
+    CheckBothFail(processes, words);
+  };
+  told({}, {"--data", folder.File("other.txt")}, "'--data: ");
+  told({"--evaluate_every=2"}, {"--evaluate_every=2", "--evaluate_data", folder.File("other.txt")},
+       "'--evaluate_data: ");
+  told({"--output", folder.File("a")}, {"--output", folder.File("b")}, "'--output=");
+  told({}, {"--model", folder.File("other.json")},
+       "'--model: \"num_hidden_layers\": 2' against '--model: \"num_hidden_layers\": 3'");
+}
+
+TEST_CASE("zero-train: a process that cannot begin ends the other at once with its words",
+          "[programs]") {
+  const TrainingFolder folder;
+  const TemporaryFolder temporary;
+  const bool usage = GENERATE(true, false);
+  const int broken = GENERATE(0, 1);
+  CAPTURE(usage, broken);
+  std::vector<std::string> flags[2] = {Flags(folder, {}), Flags(folder, {})};
+  flags[broken] =
+      usage ? Flags(folder, {"--steps=many"}) : Flags(folder, {"--data", folder.File("absent")});
+  auto processes = StartTwo(flags[0], flags[1], temporary);
+  const Ended other = processes[1 - broken].Wait();
+  const Ended own = processes[broken].Wait();
+  INFO(own.err << other.err);
+  CHECK(own.status == (usage ? 2 : 1));
+  CHECK(other.status == 1);
+  CHECK(LinesOf(own.err) == 1);
+  CHECK(LinesOf(other.err) == 1);
+  const std::string words = usage ? "--steps is 'many'" : "absent";
+  CHECK_THAT(own.err, ContainsSubstring("zero-train: --") && ContainsSubstring(words));
+  CHECK_THAT(other.err, ContainsSubstring("rank " + std::to_string(broken) + ": --") &&
+                            ContainsSubstring(words));
+}
+
 TEST_CASE("zero-train: a failure on one process ends both with status 1 and one line",
           "[programs]") {
   const TrainingFolder folder;
@@ -171,9 +220,41 @@ TEST_CASE("zero-train: flags and variables that contradict a launcher are refuse
   };
   const std::map<std::string, std::string> two = {
       {"RANK", "0"}, {"WORLD_SIZE", "2"}, {"MASTER_ADDR", "127.0.0.1"}, {"MASTER_PORT", "29500"}};
-  refused({"--ranks=3"}, two, "--ranks is 3, but torchrun started 2 processes");
+  refused({"--ranks=3"}, two, "--ranks is 3, but WORLD_SIZE is 2; leave it out");
+  std::map<std::string, std::string> torchrun = two;
+  torchrun["TORCHELASTIC_RUN_ID"] = "none";
+  refused({"--ranks=3"}, torchrun, "--ranks is 3, but torchrun started 2 processes");
   refused({"--compare_stages"}, two, "--compare_stages");
   refused({}, {{"RANK", "0"}}, "WORLD_SIZE is not set");
+  std::map<std::string, std::string> stale = two;
+  stale["WORLD_SIZE"] = "1";
+  stale["OMPI_COMM_WORLD_RANK"] = "0";
+  stale["OMPI_COMM_WORLD_SIZE"] = "2";
+  for (const char* program : {"/zero-sample", "/zero-bench"}) {
+    const Ended ended = Process(std::string(ZERO_PROGRAMS) + program,
+                                {program[6] == 's' ? "--model=x" : "stages"}, two, temporary)
+                            .Wait();
+    INFO(ended.err);
+    CHECK(ended.status == 2);
+    CHECK_THAT(ended.err, ContainsSubstring("one of 2 processes (WORLD_SIZE)"));
+  }
+  refused({}, stale, "WORLD_SIZE is 1, but OMPI_COMM_WORLD_SIZE is 2");
+}
+
+TEST_CASE("zero-bench: a port that is taken is named with its flag at once", "[programs][bench]") {
+  const int port = test::FreePort();
+  const auto addresses = Resolve("127.0.0.1", port, absl::Minutes(1));
+  REQUIRE(addresses.ok());
+  const SocketOrErrno other = Listen(addresses->front());
+  REQUIRE(other.error == 0);
+  const std::string text = std::to_string(port);
+  const double start = test::Seconds();
+  const Outcome outcome = RunProgram("zero-bench", {"collectives", "--group=gloo", "--port", text});
+  CHECK(test::Seconds() - start < 20);
+  INFO(outcome.err);
+  CHECK(outcome.status == 1);
+  CHECK(LinesOf(outcome.err) == 1);
+  CHECK_THAT(outcome.err, ContainsSubstring("--port " + text + " cannot be used"));
 }
 
 }  // namespace

@@ -46,6 +46,7 @@ TEST_CASE("zero-train: a wrong flag is one line and exit status 2", "[programs]"
           {"--accumulation_dtype is 'bf16'", "fp32 or fp16"});
   refused({"--loss_scale=-1"}, {"--loss_scale is '-1'"});
   refused({"--device=gpu"}, {"--device is 'gpu'", "host or cuda"});
+  refused({"--cuda_device=3"}, {"--cuda_device is 3, but --device is host"});
   refused({"--cuda_device=-2"}, {"--cuda_device is '-2'", "from -1"});
   refused({"--sequence_length=33"}, {"--sequence_length is 33", "max_position_embeddings (32)"});
   refused({"--shuffle=maybe"}, {"--shuffle is 'maybe'", "true or false"});
@@ -54,6 +55,8 @@ TEST_CASE("zero-train: a wrong flag is one line and exit status 2", "[programs]"
   refused({"--data="}, {"--data is missing"});
   refused({"--compare_stages"}, {"--output", "--compare_stages"});
   refused({"--evaluate_data", folder.data()}, {"--evaluate_data", "--evaluate_every"});
+  refused({"--reduction=native"}, {"--reduction is 'native'", "--device cuda", "ordered or auto"});
+  refused({"--reduction=native", "--device=cuda"}, {"--reduction is 'native'", "launcher"});
   refused({"loose"}, {"'loose'"});
 }
 
@@ -106,6 +109,23 @@ TEST_CASE("zero-train: a wrong model is one line and exit status 1", "[programs]
   CheckRefused(folder, {"--model", folder.File("folder")}, 1, {"--model", "config.json"});
 }
 
+TEST_CASE("zero-train: a run that this machine has no memory for is one line and nothing else",
+          "[programs]") {
+  const TrainingFolder folder;
+  WriteFile(folder.File("large.json"),
+            R"({"model_type": "llama", "vocab_size": 256, "hidden_size": 1048576,
+ "intermediate_size": 1048576, "num_hidden_layers": 4, "num_attention_heads": 8192,
+ "num_key_value_heads": 8192, "max_position_embeddings": 32})");
+  for (const char* more : {"--stage=3", "--compare_stages"}) {
+    const Outcome outcome = folder.Train({"--model", folder.File("large.json"), "--ranks=8", more});
+    INFO(outcome.err);
+    CHECK(outcome.status == 1);
+    CHECK(outcome.out.empty());
+    CHECK(LinesOf(outcome.err) == 1);
+    CHECK_THAT(outcome.err, ContainsSubstring("8 ranks x ") && ContainsSubstring("this machine"));
+  }
+}
+
 TEST_CASE("zero-train: an output that cannot be written is refused before the first step",
           "[programs]") {
   const TrainingFolder folder;
@@ -115,7 +135,7 @@ TEST_CASE("zero-train: an output that cannot be written is refused before the fi
                                     std::string("/proc/zero/out"), folder.File("taken")}) {
     CAPTURE(output);
     const Outcome outcome = folder.Train({"--output", output});
-    CHECK_THAT(outcome.out, !ContainsSubstring("loss"));
+    CHECK(outcome.out.empty());
     CheckRefused(folder, {"--output", output}, 1, {"--output", output});
   }
 }
@@ -125,6 +145,7 @@ TEST_CASE("zero-train: metrics that cannot be written are refused before the fir
   const TrainingFolder folder;
   for (const std::string& metrics : {folder.File(""), folder.File("absent/metrics.jsonl")}) {
     CAPTURE(metrics);
+    CHECK(folder.Train({"--metrics", metrics}).out.empty());
     CheckRefused(folder, {"--metrics", metrics}, 1, {"--metrics", metrics});
   }
 }

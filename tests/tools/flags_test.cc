@@ -75,6 +75,20 @@ TEST_CASE("FlagTable: wrong arguments are refused, with what would be right") {
   CHECK_THAT(ErrorOf({"3"}), ContainsSubstring("'3' is no flag"));
 }
 
+TEST_CASE("FlagTable: a name that is near no flag is answered with --help") {
+  support::FlagTable flags;
+  std::string dtype;
+  bool prefetch = false;
+  flags.AddText("dtype", &dtype, "TEXT", "");
+  flags.AddSwitch("prefetch", &prefetch, "");
+  CHECK_THAT(std::string(flags.Parse({"--stage"}).message()),
+             ContainsSubstring("unknown flag '--stage'; see --help"));
+  CHECK_THAT(std::string(flags.Parse({"--prefech"}).message()),
+             ContainsSubstring("the nearest is --prefetch"));
+  CHECK_OK(flags.Parse({"-h"}));
+  CHECK(flags.help());
+}
+
 TEST_CASE("zero-train --help: one line for each flag, with its default") {
   const Outcome outcome = RunProgram("zero-train", {"--help"});
   CHECK(outcome.status == 0);

@@ -1,0 +1,176 @@
+#include "zero/agreement.h"
+
+#include <algorithm>
+#include <cstring>
+#include <memory>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
+#include "collectives/sha256.h"
+#include "device/status.h"
+#include "zero/plan.h"
+
+namespace zero {
+namespace {
+
+// Of one rank: all its lines, some of the first ones, or one.
+struct Record {
+  uint64_t lines = 0;
+  char hash[32] = {};
+  char text[472] = {};
+};
+
+// Records pass through the device's memory, as everything does that ranks exchange.
+class Exchange {
+ public:
+  static absl::StatusOr<std::unique_ptr<Exchange>> Create(Device* device, ProcessGroup* group) {
+    std::unique_ptr<Exchange> made(new Exchange(device, group));
+    const auto bytes = static_cast<int64_t>(sizeof(Record)) * (group->size() + 1);
+    const char* const what = "comparison of the ranks' configurations";
+    ZERO_ASSIGN_OR_RETURN(made->memory_, device->Allocate(bytes, MemoryCategory::kStaging, what));
+    ZERO_ASSIGN_OR_RETURN(made->staging_,
+                          device->AllocateHost(bytes, MemoryCategory::kHostStaging, what));
+    ZERO_ASSIGN_OR_RETURN(made->stream_,
+                          device->CreateStream(absl::StrCat("create-", group->rank())));
+    return made;
+  }
+
+  // Every rank's record.
+  absl::StatusOr<std::vector<Record>> Run(const Record& own) {
+    constexpr int64_t kBytes = sizeof(Record);
+    Record* const device = memory_.as<Record>();
+    Record* const host = staging_.as<Record>();
+    const int size = group_->size();
+    std::memcpy(host, &own, sizeof(Record));
+    ZERO_RETURN_IF_ERROR(device_->Copy(*stream_, device, host, kBytes));
+    const AllGatherPiece piece{device, device + 1, kBytes, kBytes};
+    ZERO_RETURN_IF_ERROR(group_->AllGather(*stream_, kStateTransfer, {&piece, 1}));
+    ZERO_RETURN_IF_ERROR(device_->Copy(*stream_, host + 1, device + 1, size * kBytes));
+    ZERO_RETURN_IF_ERROR(stream_->Synchronize());
+    // Where a failed group lets its streams go on, what arrived may be anything.
+    ZERO_RETURN_IF_ERROR(group_->Health());
+    std::vector<Record> records(static_cast<size_t>(size));
+    std::memcpy(records.data(), host + 1, records.size() * sizeof(Record));
+    return records;
+  }
+
+ private:
+  Exchange(Device* device, ProcessGroup* group) : device_(device), group_(group) {}
+
+  Device* const device_;
+  ProcessGroup* const group_;
+  Buffer memory_;
+  Buffer staging_;
+  std::unique_ptr<Stream> stream_;  // ends before its memory does
+};
+
+// Of the first `count` lines.
+Record RecordOf(const std::vector<std::string>& lines, size_t count) {
+  Record record;
+  record.lines = lines.size();
+  const auto end = lines.begin() + static_cast<std::ptrdiff_t>(std::min(count, lines.size()));
+  const std::string hash = Sha256(absl::StrJoin(lines.begin(), end, "\n"));
+  std::memcpy(record.hash, hash.data(), sizeof(record.hash));
+  return record;
+}
+
+bool SameHash(const Record& a, const Record& b) {
+  return std::memcmp(a.hash, b.hash, sizeof(a.hash)) == 0;
+}
+
+std::string TextOf(const Record& record) {
+  return std::string(record.text, strnlen(record.text, sizeof(record.text)));
+}
+
+}  // namespace
+
+std::vector<std::string> AgreementLines(const Config& config, const Model& model) {
+  std::vector<std::string> lines;
+  const auto add = [&](const auto&... parts) { lines.push_back(absl::StrCat(parts...)); };
+  // As many digits as tell any two numbers apart.
+  const auto number = [](double value) { return absl::StrFormat("%.17g", value); };
+  // Functions cannot be compared; some of their values can.
+  const auto add_schedule = [&](const char* name, const Schedule& schedule, double constant) {
+    if (!schedule) return add(name, ": ", number(constant));
+    for (const int64_t count : {1, 2, 10, 100, 1000, 10'000, 100'000, 1'000'000}) {
+      add(name, "(", count, "): ", number(schedule(count)));
+    }
+  };
+  add("stage: ", config.stage);
+  add("optimizer: ", Name(config.optimizer));
+  add_schedule("learning_rate", config.schedule, config.learning_rate);
+  add_schedule("beta1", config.beta1_schedule, config.beta1);
+  add("beta2: ", number(config.beta2));
+  add("epsilon: ", number(config.epsilon));
+  add("bias_correction: ", config.bias_correction);
+  add("momentum: ", number(config.momentum));
+  add("nesterov: ", config.nesterov);
+  for (size_t g = 0; g < config.groups.size(); ++g) {
+    add("groups[", g, "].learning_rate_factor: ", number(config.groups[g].learning_rate_factor));
+    add("groups[", g, "].weight_decay: ", number(config.groups[g].weight_decay));
+  }
+  add_schedule("clip_norm", config.clip_schedule, config.clip_norm);
+  add("loss_scale.kind: ", Name(config.loss_scale.kind));
+  add("loss_scale.scale: ", number(config.loss_scale.scale));
+  add("loss_scale.window: ", config.loss_scale.window);
+  add("loss_scale.hysteresis: ", config.loss_scale.hysteresis);
+  add("loss_scale.consecutive_hysteresis: ", config.loss_scale.consecutive_hysteresis);
+  add("loss_scale.minimum: ", number(config.loss_scale.minimum));
+  add("max_consecutive_skips: ", config.max_consecutive_skips);
+  add("check_gradients: ", config.check_gradients);
+  add("master: ", Name(config.master));
+  add("weight_rounding: ", Name(config.weight_rounding));
+  add("rounding_seed: ", config.rounding_seed);
+  add("accumulation: ", Name(config.accumulation));
+  add("communication: ", config.communication.has_value() ? Name(*config.communication) : "as written");
+  add("gradient_predivide_factor: ", number(config.gradient_predivide_factor));
+  add("reduce_bucket_size: ", config.reduce_bucket_size);
+  add("prefetch: ", config.prefetch);
+  add("reduction: ", Name(config.reduction));
+  for (const Unit& unit : model.units) {
+    add("unit '", unit.name, "': ", unit.resident ? "resident" : "not resident");
+    for (const Parameter& p : unit.parameters) {
+      add("parameter '", p.name, "' of unit '", unit.name, "': ", Name(p.dtype), " [",
+          absl::StrJoin(p.shape, ", "), "], group ", p.group,
+          p.trainable ? ", trainable" : ", frozen", p.aliases.empty() ? "" : ", also ",
+          absl::StrJoin(p.aliases, ", "));
+    }
+  }
+  return lines;
+}
+
+absl::Status CheckAgreement(const std::vector<std::string>& lines, Device* device,
+                            ProcessGroup* group) {
+  if (group->size() == 1) return absl::OkStatus();
+  ZERO_ASSIGN_OR_RETURN(const std::unique_ptr<Exchange> exchange, Exchange::Create(device, group));
+  ZERO_ASSIGN_OR_RETURN(const std::vector<Record> all,
+                        exchange->Run(RecordOf(lines, lines.size())));
+  const auto other = std::find_if(all.begin(), all.end(),
+                                  [&](const Record& record) { return !SameHash(record, all[0]); });
+  if (other == all.end()) return absl::OkStatus();
+  const auto rank = static_cast<size_t>(other - all.begin());
+
+  // How many lines of rank 0 and of `rank` are the same, from the first on.
+  uint64_t same = 0;
+  uint64_t most = std::min(all[0].lines, all[rank].lines);
+  while (same < most) {
+    const uint64_t middle = (same + most + 1) / 2;
+    ZERO_ASSIGN_OR_RETURN(const std::vector<Record> first, exchange->Run(RecordOf(lines, middle)));
+    if (SameHash(first[0], first[rank])) {
+      same = middle;
+    } else {
+      most = middle - 1;
+    }
+  }
+  Record own;
+  const std::string line = same < lines.size() ? lines[same] : "nothing more";
+  std::memcpy(own.text, line.data(), std::min(line.size(), sizeof(own.text)));
+  ZERO_ASSIGN_OR_RETURN(const std::vector<Record> texts, exchange->Run(own));
+  return absl::InvalidArgumentError(
+      absl::StrCat("Create: ranks 0 and ", rank, " differ: '", TextOf(texts[0]), "' on rank 0, '",
+                   TextOf(texts[rank]), "' on rank ", rank, "; they must be the same"));
+}
+
+}  // namespace zero
