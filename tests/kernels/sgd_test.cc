@@ -129,13 +129,13 @@ TEST_CASE("Sgd: a step of Nesterov's momentum gives the values worked out by han
   for (int64_t i = 0; i < 64; ++i) {
     state.gradient.Set(i, 1);
     state.SetMaster(i, 2);
-    state.moment1.Set(i, 4);
+    state.moment1.Set(i, 8);
   }
-  // g = 1 + 0.5 x 2 = 2; m = 0.5 x 4 + 2 = 4; p = 2 - 0.25 x (2 + 0.5 x 4)
+  // g = 1 + 0.5 x 2 = 2; m = 0.5 x 8 + 2 = 6; p = 2 - 0.25 x (2 + 0.5 x 6)
   CHECK_OK(Sgd(run.stream(), state.Sgd(run, /*nesterov=*/true)));
   run.Finish();
-  CHECK(state.moment1.Get(63) == 4);
-  CHECK(state.Master(63) == 1);
+  CHECK(state.moment1.Get(63) == 6);
+  CHECK(state.Master(63) == 0.75f);
 }
 
 }  // namespace
