@@ -17,21 +17,6 @@ constexpr char kParams[] = "optimizer.params";
 constexpr char kType[] = "optimizer.type";
 constexpr char kDecayWanted[] = "at least 0 and below 1";
 
-// As --optimizer of zero-train spells it.
-const char* KindName(OptimizerKind kind) {
-  switch (kind) {
-    case OptimizerKind::kAdamW:
-      return "adamw";
-    case OptimizerKind::kAdam:
-      return "adam";
-    case OptimizerKind::kSgd:
-      return "sgd";
-    case OptimizerKind::kLion:
-      break;
-  }
-  return "lion";
-}
-
 const char* TypeName(OptimizerKind kind) {
   switch (kind) {
     case OptimizerKind::kAdamW:
@@ -52,7 +37,7 @@ OptimizerKind GivenKind(const DeepSpeedValues& values) {
   const std::string* name = given == nullptr ? nullptr : std::get_if<std::string>(&given->value);
   for (const OptimizerKind kind :
        {OptimizerKind::kAdam, OptimizerKind::kSgd, OptimizerKind::kLion}) {
-    if (name != nullptr && *name == KindName(kind)) return kind;
+    if (name != nullptr && *name == Name(kind)) return kind;
   }
   return OptimizerKind::kAdamW;
 }
@@ -87,7 +72,7 @@ OptimizerKind ReadKind(DeepSpeedValues& values) {
   if (given != nullptr && GivenKind(values) != kind) {
     values.Problem(kType,
                    absl::StrCat(kType, " is \"", type, "\" (", TypeName(kind), "'s decay), but ",
-                                given->name, " is \"", KindName(GivenKind(values)), "\""));
+                                given->name, " is \"", Name(GivenKind(values)), "\""));
   }
   return kind;
 }
