@@ -90,7 +90,7 @@ class Cases : public KernelCases {
     const float root = moment2_.Initial(i);
     Updated u{master_.Initial(i), moment1_.Initial(i), root * root};
     AdamMath(a, scalars_, rows_[groups_[static_cast<size_t>(i / 64)]], gradient.Initial(i),
-              &u.master, &u.moment1, &u.moment2);
+             &u.master, &u.moment1, &u.moment2);
     return u;
   }
   Updated Expected(const SgdArguments& a, const Array& gradient, int64_t i) const {

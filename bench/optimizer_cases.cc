@@ -169,9 +169,9 @@ class Cases : public OptimizerCases {
       Formula(a, a.rows[a.groups[i / 64]], gradient.Initial(i), &p, &m, &v);
       uint16_t weight = 0;
       if (w.weight != nullptr) {
-        const BFloat16 rounded =
-            w.master != nullptr      ? ToBFloat16(p)
-            : w.remainder != nullptr ? ToBFloat16Away(p)
+        const BFloat16 rounded = w.master != nullptr ? ToBFloat16(p)
+                                 : w.remainder != nullptr
+                                     ? ToBFloat16Away(p)
                                      : UpperHalf(p, RandomBitsMath(keys, static_cast<uint32_t>(i)));
         weight = rounded.bits;
         if (w.master == nullptr && w.remainder == nullptr) p = ToFloat(rounded);

@@ -31,8 +31,8 @@ struct NcclOptions {
 //
 // kUnimplemented: this build, or this machine, has no NCCL, or one before 2.18 or after 2.x.
 // kFailedPrecondition, the same on every rank: two ranks have one GPU, or different versions of
-// NCCL; CUDA_LAUNCH_BLOCKING is set. kDeadlineExceeded or kAborted: the exchange failed; the message
-// says which variables are worth trying.
+// NCCL; CUDA_LAUNCH_BLOCKING is set. kDeadlineExceeded or kAborted: the exchange failed; the
+// message says which variables are worth trying.
 absl::StatusOr<std::unique_ptr<ProcessGroup>> CreateNcclGroup(CudaDevice* device,
                                                               ControlChannel* control,
                                                               const NcclOptions& options = {});

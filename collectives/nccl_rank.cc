@@ -71,8 +71,8 @@ absl::Status NcclRank::Allocate() {
   // Kernels read it: ordinary memory, which copies would accept, is out of their reach.
   const absl::Status refusal = device_->pinning_refusal();
   if (!refusal.ok()) {
-    return absl::ResourceExhaustedError(absl::StrCat(
-        "the failure flag of the group needs pinned memory: ", refusal.message()));
+    return absl::ResourceExhaustedError(
+        absl::StrCat("the failure flag of the group needs pinned memory: ", refusal.message()));
   }
   *flag_.as<int32_t>() = 0;
   ZERO_ASSIGN_OR_RETURN(scratch_,

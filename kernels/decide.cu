@@ -11,8 +11,7 @@ __global__ void CombineNormsKernel(const NormPartial* parts, const int64_t* base
   CombineNormsMath(parts, bases, count, loss_weight, first_written, out);
 }
 
-__global__ void NoteNonFiniteKernel(const NormPartial* part, int64_t base,
-                                    int64_t* first_written) {
+__global__ void NoteNonFiniteKernel(const NormPartial* part, int64_t base, int64_t* first_written) {
   NoteNonFiniteMath(part, base, first_written);
 }
 

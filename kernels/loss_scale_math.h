@@ -9,11 +9,10 @@
 namespace zero {
 
 // Twice the scale, as long as that is finite in fp32.
-ZERO_HOST_DEVICE float DoubledScale(float scale) {
-  return scale < 1.7e38f ? scale * 2.0f : scale;
-}
+ZERO_HOST_DEVICE float DoubledScale(float scale) { return scale < 1.7e38f ? scale * 2.0f : scale; }
 
-// deepspeed/runtime/fp16/loss_scaler.py, DynamicLossScaler.update_scale with raise_error_at_min_scale.
+// deepspeed/runtime/fp16/loss_scaler.py, DynamicLossScaler.update_scale with
+// raise_error_at_min_scale.
 ZERO_HOST_DEVICE bool UpdateDynamicScale(const LossScaleRule& rule, bool overflow,
                                          LossScaleState* state) {
   if (overflow) {

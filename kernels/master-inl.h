@@ -136,9 +136,7 @@ struct Masters<NoMaster> {
     upper = next;
     keys = RandomKeysOf(step, parameter, static_cast<uint32_t>(next));
   }
-  HWY_INLINE UpdateVector Load(UpdateTag d, int64_t i) const {
-    return LoadElements(d, weight + i);
-  }
+  HWY_INLINE UpdateVector Load(UpdateTag d, int64_t i) const { return LoadElements(d, weight + i); }
   HWY_INLINE void Store(UpdateTag d, UpdateVector p, int64_t i) const {
     const hn::RebindToUnsigned<UpdateTag> d32;
     // The numbers of the lanes are kept: GCC has Iota write them to memory each time.

@@ -6,7 +6,7 @@
 
 namespace zero {
 
-struct OwnMaster {};     // fp32 parameters
+struct OwnMaster {};  // fp32 parameters
 template <class Weight>
 struct MasterBeside {};  // an fp32 master beside a weight of 16 bits
 struct MasterSplit {};   // a bf16 weight and a remainder
@@ -22,9 +22,7 @@ auto WithUpdateTypes(const UpdateArguments& a, const Body& body) {
   if (w.weight_type == DType::kF16) {
     return wide ? body(float(), MasterBeside<Float16>()) : body(Float16(), MasterBeside<Float16>());
   }
-  const auto with = [&](auto kind) {
-    return wide ? body(float(), kind) : body(BFloat16(), kind);
-  };
+  const auto with = [&](auto kind) { return wide ? body(float(), kind) : body(BFloat16(), kind); };
   if (w.master != nullptr) return with(MasterBeside<BFloat16>());
   return w.remainder != nullptr ? with(MasterSplit()) : with(NoMaster());
 }

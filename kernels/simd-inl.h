@@ -102,9 +102,8 @@ HWY_INLINE void StoreElements(D d, hn::Vec<D> x, Float16* out) {
   // Without their signs, fp32 values are ordered as their bits are as int32.
   const hn::RebindToSigned<D> di32;
   const auto signless = hn::BitCast(di32, magnitude);
-  const auto limit = [&](uint32_t value) HWY_ATTR {
-    return hn::Set(di32, static_cast<int32_t>(value));
-  };
+  const auto limit = [&](uint32_t value)
+                         HWY_ATTR { return hn::Set(di32, static_cast<int32_t>(value)); };
   const auto below = hn::RebindMask(d32, hn::Lt(signless, limit(kFloat16Normal)));
   const auto above = hn::RebindMask(d32, hn::Gt(signless, limit(kFloat16Overflow - 1)));
   const auto is_nan = hn::RebindMask(d32, hn::Gt(signless, limit(0x7F800000u)));

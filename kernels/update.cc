@@ -44,9 +44,9 @@ absl::Status CheckUpdate(const char* kernel, const UpdateArguments& a) {
   ZERO_RETURN_IF_ERROR(CheckMaster(kernel, a.weights));
   const DType weight = a.weights.weight == nullptr ? DType::kF32 : a.weights.weight_type;
   if (a.gradient_type != DType::kF32 && a.gradient_type != weight) {
-    return absl::InvalidArgumentError(
-        absl::StrCat(kernel, ": gradient_type is ", Name(a.gradient_type), " for ", Name(weight),
-                     " weights: use fp32 or the weights' type"));
+    return absl::InvalidArgumentError(absl::StrCat(kernel, ": gradient_type is ",
+                                                   Name(a.gradient_type), " for ", Name(weight),
+                                                   " weights: use fp32 or the weights' type"));
   }
   ZERO_RETURN_IF_ERROR(CheckPointer(kernel, "groups", a.groups));
   ZERO_RETURN_IF_ERROR(CheckPointer(kernel, "scalars", a.scalars));

@@ -170,9 +170,9 @@ absl::Status LaunchUpdate(const char* name, const Stream& stream, const Argument
     alignment.RequireNoHead();
     constexpr int kOfGradient = kPack<Gradient, float>;
     constexpr int kWidth = std::max(kOfGradient, Masters<Kind>::kPack);
-    return ForEachElement<kWidth>(
-        name, stream, UpdateOp<Formula, Arguments, Gradient, Kind>{a, moments}, alignment, first,
-        a.n);
+    return ForEachElement<kWidth>(name, stream,
+                                  UpdateOp<Formula, Arguments, Gradient, Kind>{a, moments},
+                                  alignment, first, a.n);
   });
 }
 

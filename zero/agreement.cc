@@ -124,7 +124,8 @@ std::vector<std::string> AgreementLines(const Config& config, const Model& model
   add("weight_rounding: ", Name(config.weight_rounding));
   add("rounding_seed: ", config.rounding_seed);
   add("accumulation: ", Name(config.accumulation));
-  add("communication: ", config.communication.has_value() ? Name(*config.communication) : "as written");
+  add("communication: ",
+      config.communication.has_value() ? Name(*config.communication) : "as written");
   add("gradient_predivide_factor: ", number(config.gradient_predivide_factor));
   add("reduce_bucket_size: ", config.reduce_bucket_size);
   add("prefetch: ", config.prefetch);

@@ -14,7 +14,8 @@
 
 namespace zero {
 
-// kAdamW: decay acts on the weight; kAdam: it is added to the gradient (kernels.h has the formulas).
+// kAdamW: decay acts on the weight; kAdam: it is added to the gradient (kernels.h has the
+// formulas).
 enum class OptimizerKind : uint8_t { kAdamW, kAdam, kSgd, kLion };
 
 // What the optimizer keeps of a 16-bit weight besides the weight. fp32 parameters are their own
@@ -101,7 +102,8 @@ struct Config {
   double gradient_predivide_factor = 1;
   int64_t reduce_bucket_size = 500'000'000;  // elements reduced in one call, over all ranks
   int prefetch = 1;                          // stage 3: units gathered ahead
-  ReductionKind reduction = ReductionKind::kOrdered;  // the same bits everywhere, or the group's own
+  ReductionKind reduction =
+      ReductionKind::kOrdered;  // the same bits everywhere, or the group's own
 
   // Fills slots with NaN before each hand-out, so that whatever is read unwritten shows.
   bool poison_slots = false;

@@ -276,8 +276,8 @@ absl::StatusOr<const char*> GradientStore::Convert(const Stream& reader, const S
   // On the stream of the exchange, which has read the buffer before it is written again.
   char* const to = send_.bytes_at(offset);
   for (int64_t r = 0; r < context_.group->size(); ++r) {
-    ZERO_RETURN_IF_ERROR(Cast(reader, from + r * segment.slice * SizeOf(source),
-                              source, to + r * columns * SizeOf(sent), sent, columns));
+    ZERO_RETURN_IF_ERROR(Cast(reader, from + r * segment.slice * SizeOf(source), source,
+                              to + r * columns * SizeOf(sent), sent, columns));
   }
   return to;
 }

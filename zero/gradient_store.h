@@ -101,7 +101,7 @@ class GradientStore {
   OrderedReduction* const reduction_;
   const NormMemory norms_;
   std::vector<Handover> order_;           // of the stored gradients, by unit
-  Buffer send_;  // one call's parts, where they are sent in another dtype
+  Buffer send_;                           // one call's parts, where they are sent in another dtype
   std::vector<Buffer> slot_memory_;       // by slot
   std::vector<Handover> slot_order_;      // writes: the slot was read, and is free again
   std::vector<Handover> written_;         // by unit, of its part of a slot

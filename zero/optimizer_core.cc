@@ -8,6 +8,20 @@
 #include "zero/misuse.h"
 
 namespace zero {
+namespace {
+
+bool NothingToTrain(const Model& model) {
+  bool frozen = false;
+  for (const Unit& unit : model.units) {
+    for (const Parameter& parameter : unit.parameters) {
+      if (parameter.trainable) return false;
+      frozen = true;
+    }
+  }
+  return frozen;
+}
+
+}  // namespace
 
 OptimizerCore::~OptimizerCore() {
   // The trainer's streams may still use the memory that goes now.
@@ -29,9 +43,9 @@ absl::Status OptimizerCore::Initialise(Device* device, ProcessGroup* group,
   context_.communication = communication_.get();
   context_.arithmetic = arithmetic_.get();
 
-  ZERO_ASSIGN_OR_RETURN(reduction_,
-                        OrderedReduction::Create(device, group, plan_.reduction.call_bytes,
-                                                 plan_.config.reduction));
+  ZERO_ASSIGN_OR_RETURN(
+      reduction_,
+      OrderedReduction::Create(device, group, plan_.reduction.call_bytes, plan_.config.reduction));
   ZERO_ASSIGN_OR_RETURN(step_, StepController::Create(context_));
   ZERO_ASSIGN_OR_RETURN(progress_, StepProgress::Create(context_, step_->failures()));
   ZERO_ASSIGN_OR_RETURN(states_, OptimizerStates::Create(context_));
@@ -115,8 +129,7 @@ absl::Status OptimizerCore::BeginPass(Pass pass) {
     return absl::FailedPreconditionError(
         "BeginPass: a pass with kTrainLast has begun since the last Step; call Step first");
   }
-  if (pass != Pass::kEvaluate && plan_.layout.trainable_elements() == 0 &&
-      plan_.layout.frozen_elements() > 0) {
+  if (pass != Pass::kEvaluate && NothingToTrain(model_)) {
     return absl::FailedPreconditionError(
         "BeginPass: nothing to train: every parameter of the model is frozen");
   }

@@ -75,8 +75,8 @@ std::vector<OptimizerStates::Piece> OptimizerStates::PiecesOf(int unit, int s) c
     if (from >= to) continue;
     const uint64_t hash = NameHash(context_->model->units[unit].parameters[p].name);
     const uint64_t mixed = hash ^ (config.rounding_seed * 0x9E3779B97F4A7C15u);
-    pieces.push_back({from, to - from, static_cast<uint32_t>(mixed ^ (mixed >> 32)),
-                      from + shift - run.first});
+    pieces.push_back(
+        {from, to - from, static_cast<uint32_t>(mixed ^ (mixed >> 32)), from + shift - run.first});
   }
   return pieces;
 }
@@ -138,8 +138,8 @@ absl::Status OptimizerStates::UpdatePiece(int unit, int s, const Piece& piece,
     arguments.gradient_type = stored;
     arguments.weights = MasterOf(unit, s, piece, held(weights.block(), SizeOf(segment.dtype)));
     arguments.moment1 = moment(moment1_);
-    arguments.groups = step.group_map() + plan.group_map.offsets[unit][s] +
-                       piece.first / kParameterAlignment;
+    arguments.groups =
+        step.group_map() + plan.group_map.offsets[unit][s] + piece.first / kParameterAlignment;
     arguments.n = piece.count;
     arguments.scalars = step.scalars();
     arguments.rows = step.groups();

@@ -19,10 +19,9 @@ absl::Status CheckDTypes(const Config& config, const Model& model) {
     for (const Parameter& parameter : unit.parameters) {
       if (parameter.dtype == DType::kF32) continue;
       if (first != nullptr && first->dtype != parameter.dtype) {
-        return absl::InvalidArgumentError(
-            absl::StrCat("parameter '", parameter.name, "' is ", Name(parameter.dtype), " and '",
-                         first->name, "' is ", Name(first->dtype),
-                         ": a model has fp32 and one 16-bit dtype at most"));
+        return absl::InvalidArgumentError(absl::StrCat(
+            "parameter '", parameter.name, "' is ", Name(parameter.dtype), " and '", first->name,
+            "' is ", Name(first->dtype), ": a model has fp32 and one 16-bit dtype at most"));
       }
       first = &parameter;
     }
@@ -77,10 +76,9 @@ void PlanBlocks(Plan& plan) {
       MakeBlockLayout(plan.layout, config.stage >= 2, [&](const Segment& segment, int64_t n) {
         return segment.trainable ? n * SizeOf(StoredType(config, segment)) : 0;
       });
-  plan.masters = MakeBlockLayout(plan.layout, sliced_states,
-                                 [&](const Segment& segment, int64_t n) {
-                                   return n * MasterBytes(config, segment);
-                                 });
+  plan.masters = MakeBlockLayout(
+      plan.layout, sliced_states,
+      [&](const Segment& segment, int64_t n) { return n * MasterBytes(config, segment); });
   const auto moment_bytes = [](bool used) {
     return
         [used](const Segment& segment, int64_t n) { return used && segment.trainable ? n * 4 : 0; };

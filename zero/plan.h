@@ -51,7 +51,7 @@ struct ScalarLayout {
   int64_t scratch = 0;          // NormPartial[chunks of the longest slice]
   int64_t group_map = 0;        // one byte per 64 elements of what this rank updates
   int64_t bytes = 0;
-  int64_t norm_rows = 0;        // trainable segments that are not empty, in registration order
+  int64_t norm_rows = 0;  // trainable segments that are not empty, in registration order
 };
 
 struct Plan {

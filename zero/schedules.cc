@@ -73,9 +73,9 @@ absl::StatusOr<int64_t> WarmUpSteps(const char* schedule, const WarmUp& warmup,
   ZERO_RETURN_IF_ERROR(fields.status());
   if (warmup.warmup_ratio == 0) return warmup.warmup_steps;
   if (warmup.warmup_steps > 0) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        schedule, ": warmup_steps is ", warmup.warmup_steps, " and warmup_ratio is ",
-        warmup.warmup_ratio, ": only one of them may be given"));
+    return absl::InvalidArgumentError(
+        absl::StrCat(schedule, ": warmup_steps is ", warmup.warmup_steps, " and warmup_ratio is ",
+                     warmup.warmup_ratio, ": only one of them may be given"));
   }
   const double steps = std::ceil(static_cast<double>(total_steps) * warmup.warmup_ratio);
   return std::min(total_steps, static_cast<int64_t>(steps));

@@ -71,10 +71,10 @@ struct StepResult {
   double gradient_norm = 0;     // of the applied gradient, before clipping
   double clip_coefficient = 1;  // min(1, clip_norm / (norm + 1e-6))
   double learning_rate = 0;     // of this step, before group factors
-  double loss_scale = 1;         // that the loss was multiplied by
-  double next_loss_scale = 1;    // of the next step
-  double loss_weight = 0;        // the divisor without the loss scale
-  int64_t skipped_steps = 0;     // so far
+  double loss_scale = 1;        // that the loss was multiplied by
+  double next_loss_scale = 1;   // of the next step
+  double loss_weight = 0;       // the divisor without the loss scale
+  int64_t skipped_steps = 0;    // so far
   int64_t consecutive_skips = 0;
   int64_t non_finite = 0;        // elements of the gradient that are inf or NaN
   std::string first_non_finite;  // the first such parameter; empty when all are finite
@@ -110,8 +110,9 @@ class ShardedOptimizer {
 
   // Makes `stream` wait until the unit's weights are whole. Stage 3: gathers the unit unless it is
   // live, then starts the gathers of the next `prefetch` units in the direction of the pass.
-  // Recompute and backward of a unit may share one Acquire. A unit may be acquired again, on another
-  // stream say, before it is released; it takes as many Releases, and each ends its stream's use.
+  // Recompute and backward of a unit may share one Acquire. A unit may be acquired again, on
+  // another stream say, before it is released; it takes as many Releases, and each ends its
+  // stream's use.
   virtual absl::StatusOr<Weights> AcquireWeights(int unit,
                                                  const Stream& stream) = 0;  // [C] stage 3
   // The weights may change, or their slot be used again, after the work enqueued so far.
@@ -131,8 +132,8 @@ class ShardedOptimizer {
   // Updates the weights with (sum of gradients over ranks and micro-batches) / (loss scale x
   // divisor). The divisor is the sum over ranks of `loss_weight` (valid tokens) where that is
   // positive, else ranks x micro-batches. After a kTrainLast pass. Waits if two results are
-  // outstanding. An inf or NaN anywhere skips the step on every rank: weights, moments and the count
-  // of applied steps stay. Where the loss scale cannot fall further, or after
+  // outstanding. An inf or NaN anywhere skips the step on every rank: weights, moments and the
+  // count of applied steps stay. Where the loss scale cannot fall further, or after
   // Config::max_consecutive_skips, the run stops: the result of that step, and all later ones, are
   // kOutOfRange with what was found, and nothing changes any more.
   virtual absl::StatusOr<Pending<StepResult>> Step(double loss_weight = 0) = 0;  // [C]

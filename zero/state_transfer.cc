@@ -74,8 +74,8 @@ StateTransfer::Place StateTransfer::Find(State state, int unit, int s) const {
     case State::kMaster:
       // An fp32 weight is its own master; so is, for want of a better, one that has none.
       if (MasterBytes(config, segment) == 0) return Find(State::kWeight, unit, s);
-      return place(states_->masters(), config.master == MasterKind::kSplit ? StoredAs::kRemainder
-                                                                           : StoredAs::kF32);
+      return place(states_->masters(),
+                   config.master == MasterKind::kSplit ? StoredAs::kRemainder : StoredAs::kF32);
     case State::kMoment1:
       return place(states_->moment1(), StoredAs::kF32);
     case State::kMoment2:

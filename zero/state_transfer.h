@@ -46,8 +46,7 @@ class StateTransfer {
                              const Sink& sink);
   absl::Status GatherParameter(State state, int unit, int parameter, absl::Span<float> out);
   // Device to host, as fp32 in staging: from[k] has n elements of parts[k]. Waits.
-  absl::StatusOr<absl::Span<const float>> Fetch(const Stream& stream,
-                                                absl::Span<const Place> parts,
+  absl::StatusOr<absl::Span<const float>> Fetch(const Stream& stream, absl::Span<const Place> parts,
                                                 absl::Span<const char* const> from, int64_t n);
 
   const Context* context_;

@@ -164,8 +164,8 @@ absl::Status StepController::FillRows(char* staging) const {
     if (possible && !(beta1 >= 0 && beta1 < 1)) {
       return BadRow("beta1_schedule", beta1, count, "in [0, 1)");
     }
-    const bool corrected = (kind == OptimizerKind::kAdamW || kind == OptimizerKind::kAdam) &&
-                           config.bias_correction;
+    const bool corrected =
+        (kind == OptimizerKind::kAdamW || kind == OptimizerKind::kAdam) && config.bias_correction;
     const double correction1 = corrected ? 1 - std::pow(beta1, power) : 1;
     const double correction2 = corrected ? 1 - std::pow(config.beta2, power) : 1;
     const bool decoupled = kind == OptimizerKind::kAdamW || kind == OptimizerKind::kLion;
@@ -190,8 +190,8 @@ absl::Status StepController::FillRows(char* staging) const {
 
 absl::StatusOr<Pending<StepResult>> StepController::Decide(int64_t passes, double loss_weight) {
   ZERO_RETURN_IF_ERROR(MakeRoom());
-  // Nothing is half done, and every rank decided so: there is nobody to abort. But ranks learn of it
-  // at different times; by now all know.
+  // Nothing is half done, and every rank decided so: there is nobody to abort. But ranks learn of
+  // it at different times; by now all know.
   if (stopped()) return Misuse(stopped_);
   const Plan& plan = *context_.plan;
   const Stream& stream = *context_.arithmetic;

@@ -82,12 +82,12 @@ absl::Status StepOutcome::Stopped() const {
       record.producer < 0 ? ""
                           : absl::StrCat("; rank ", record.producer, " wrote the first, in '",
                                          names_->Find(record.first_written), "'");
-  return absl::OutOfRangeError(absl::StrCat(
-      "step ", step_, ": ", why, ". ", record.non_finite,
-      " elements of the gradient are inf or NaN, the first in '",
-      names_->Find(record.first_non_finite), "', owned by rank ", record.owner, writer,
-      ". Weights and moments are those of applied step ", record.applied_steps,
-      ". Does the loss overflow, is the rate too high, would bf16 have the range?"));
+  return absl::OutOfRangeError(
+      absl::StrCat("step ", step_, ": ", why, ". ", record.non_finite,
+                   " elements of the gradient are inf or NaN, the first in '",
+                   names_->Find(record.first_non_finite), "', owned by rank ", record.owner, writer,
+                   ". Weights and moments are those of applied step ", record.applied_steps,
+                   ". Does the loss overflow, is the rate too high, would bf16 have the range?"));
 }
 
 absl::StatusOr<StepResult> StepOutcome::Read(const absl::Status& reached) const {

@@ -7,12 +7,11 @@
 
 namespace zero {
 
-absl::Status WrittenCheck::Check(const Stream& stream, int unit, int segment,
-                                 const void* written) {
+absl::Status WrittenCheck::Check(const Stream& stream, int unit, int segment, const void* written) {
   const Segment& layout = context_.unit(unit).segments[segment];
   return order_.Write(stream, [&]() -> absl::Status {
-    ZERO_RETURN_IF_ERROR(Norm(stream, written, layout.dtype, layout.elements, memory_.scratch,
-                              memory_.part));
+    ZERO_RETURN_IF_ERROR(
+        Norm(stream, written, layout.dtype, layout.elements, memory_.scratch, memory_.part));
     return NoteNonFinite(stream, memory_.part, index_->base(unit, segment), memory_.first_written);
   });
 }

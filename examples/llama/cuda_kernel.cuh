@@ -38,8 +38,8 @@ absl::Status Launch(const Stream& stream, const char* name, void (*kernel)(Param
 // Calls f with a null pointer of the element type that `dtype` stands for.
 template <class F>
 absl::Status WithElement(DType dtype, F f) {
-  return WithElementType(
-      dtype, [&](auto element) { return f(static_cast<decltype(element)*>(nullptr)); });
+  return WithElementType(dtype,
+                         [&](auto element) { return f(static_cast<decltype(element)*>(nullptr)); });
 }
 
 // V elements that are read or written in one access.

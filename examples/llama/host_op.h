@@ -44,8 +44,8 @@ inline int64_t RowGrain(int64_t width) {
 // Calls f with a null pointer of the element type that `dtype` stands for.
 template <class F>
 auto WithElement(DType dtype, F f) {
-  return WithElementType(
-      dtype, [&](auto element) { return f(static_cast<decltype(element)*>(nullptr)); });
+  return WithElementType(dtype,
+                         [&](auto element) { return f(static_cast<decltype(element)*>(nullptr)); });
 }
 
 }  // namespace zero::llama

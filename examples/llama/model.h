@@ -44,8 +44,8 @@ class LlamaModel {
     // What the loss is multiplied by in backward, beside the loss scale: about 1 / (B * T) keeps
     // gradients in the range of fp16.
     float loss_factor = 1;
-    bool training = true;         // false: no backward; all layers share one layer's memory
-    int product_threads = 1;      // threads of one matrix product on the host
+    bool training = true;     // false: no backward; all layers share one layer's memory
+    int product_threads = 1;  // threads of one matrix product on the host
     // Bytes for fp32 logits. Where B * T rows of them need more, they are computed in pieces,
     // twice.
     int64_t logits_bytes = int64_t{256} << 20;

@@ -36,10 +36,9 @@ absl::Status LlamaModel::BackwardHead(const Stream& stream, UnitWeights weights,
     const int64_t rows = std::min(a.logit_rows, tokens() - first);
     // One piece: ForwardHead has left it there.
     if (a.logit_rows < tokens()) ZERO_RETURN_IF_ERROR(Logits(stream, matrix, first, rows));
-    ZERO_RETURN_IF_ERROR(
-        CrossEntropyBackward(stream, {rows, config_.vocab_size, a.logits, a.targets + first},
-                             a.lse + first, loss_scale, options_.loss_factor, options_.dtype,
-                             a.d_logits));
+    ZERO_RETURN_IF_ERROR(CrossEntropyBackward(
+        stream, {rows, config_.vocab_size, a.logits, a.targets + first}, a.lse + first, loss_scale,
+        options_.loss_factor, options_.dtype, a.d_logits));
     const Linear linear = MakeLinear(stream, rows, config_.vocab_size, hidden);
     const char* norm =
         static_cast<const char*>(a.final_norm) + first * hidden * SizeOf(options_.dtype);

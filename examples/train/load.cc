@@ -61,8 +61,8 @@ std::string FindParameter(const WeightFiles& files, const Parameter& parameter,
   }
   if (found.empty()) {
     const bool head = parameter.name == "lm_head.weight";
-    problems.Add(absl::StrCat("tensor '", parameter.name, "' of shape ",
-                              ShapeText(parameter.shape), " is missing",
+    problems.Add(absl::StrCat("tensor '", parameter.name, "' of shape ", ShapeText(parameter.shape),
+                              " is missing",
                               head ? "; config.json says tie_word_embeddings false" : ""));
   }
   return found;

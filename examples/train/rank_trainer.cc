@@ -75,9 +75,9 @@ absl::Status RankTrainer::EnqueueStep(int64_t step) {
     valid_tokens += batch.valid_tokens;
   }
   ZERO_RETURN_IF_ERROR(exchange_->Enqueue(*stream_, kMetrics, options.accumulation));
-  ZERO_ASSIGN_OR_RETURN(Pending<StepResult> result,
-                        optimizer_->Step(static_cast<double>(valid_tokens) *
-                                         model_->options().loss_factor));
+  ZERO_ASSIGN_OR_RETURN(
+      Pending<StepResult> result,
+      optimizer_->Step(static_cast<double>(valid_tokens) * model_->options().loss_factor));
   flights_.push_back({step, std::move(result), NewTraffic()});
   return absl::OkStatus();
 }

@@ -49,8 +49,9 @@ absl::StatusOr<std::map<std::string, std::string>> ReadIndex(const std::string& 
   const nlohmann::json json = nlohmann::json::parse(in, nullptr, /*allow_exceptions=*/false);
   if (in.bad()) return Wrong(path, "cannot be read");
   if (!json.is_object() || !json.contains("weight_map") || !json["weight_map"].is_object()) {
-    return Wrong(path, "must be a JSON object with an object \"weight_map\" of tensor names "
-                       "and the files that hold them");
+    return Wrong(path,
+                 "must be a JSON object with an object \"weight_map\" of tensor names "
+                 "and the files that hold them");
   }
   std::map<std::string, std::string> map;
   for (const auto& [tensor, file] : json["weight_map"].items()) {
@@ -103,8 +104,8 @@ absl::StatusOr<WeightFiles> WeightFiles::Open(const std::string& folder) {
       if (found == map.end()) {
         problems.Add(absl::StrCat("tensor '", tensor.name, "' of ", name, " is not in the index"));
       } else if (found->second != name) {
-        problems.Add(absl::StrCat("tensor '", tensor.name, "' is in ", name,
-                                  ", the index says in ", found->second));
+        problems.Add(absl::StrCat("tensor '", tensor.name, "' is in ", name, ", the index says in ",
+                                  found->second));
       }
     }
     for (const auto& [tensor, in] : map) {

@@ -223,9 +223,10 @@ TEST_CASE("CrossEntropy: a NaN or an infinite logit makes the loss not finite",
   CHECK(!std::isfinite(losses.values()[0]));
 }
 
-TEST_CASE("CrossEntropy: a scale that is too large for fp16 shows in the gradient, never in "
-          "ignored rows",
-          "[examples][llama]") {
+TEST_CASE(
+    "CrossEntropy: a scale that is too large for fp16 shows in the gradient, never in "
+    "ignored rows",
+    "[examples][llama]") {
   const DType dtype = DType::kF16;
   const int64_t vocab = 40;
   Runner runner;

@@ -66,50 +66,64 @@ LinearSchedule Linear(const Json& fields) {
 CosineSchedule Cosine(const Json& fields) {
   CosineSchedule s;
   Filler filler(fields);
-  filler.Take("lr", &s.lr).Take("total_steps", &s.total_steps).Take("num_cycles", &s.num_cycles)
+  filler.Take("lr", &s.lr)
+      .Take("total_steps", &s.total_steps)
+      .Take("num_cycles", &s.num_cycles)
       .Take(&s.warmup);
   return s;
 }
 CosineRestartsSchedule CosineRestarts(const Json& fields) {
   CosineRestartsSchedule s;
   Filler filler(fields);
-  filler.Take("lr", &s.lr).Take("total_steps", &s.total_steps).Take("num_cycles", &s.num_cycles)
+  filler.Take("lr", &s.lr)
+      .Take("total_steps", &s.total_steps)
+      .Take("num_cycles", &s.num_cycles)
       .Take(&s.warmup);
   return s;
 }
 WarmupLr Warmup(const Json& fields) {
   WarmupLr s;
   Filler filler(fields);
-  filler.Take("warmup_min_lr", &s.warmup_min_lr).Take("warmup_max_lr", &s.warmup_max_lr)
-      .Take("warmup_num_steps", &s.warmup_num_steps).Take("warmup_type", &s.warmup_type);
+  filler.Take("warmup_min_lr", &s.warmup_min_lr)
+      .Take("warmup_max_lr", &s.warmup_max_lr)
+      .Take("warmup_num_steps", &s.warmup_num_steps)
+      .Take("warmup_type", &s.warmup_type);
   return s;
 }
 WarmupDecayLr WarmupDecay(const Json& fields) {
   WarmupDecayLr s;
   Filler filler(fields);
-  filler.Take("total_num_steps", &s.total_num_steps).Take("warmup_min_lr", &s.warmup_min_lr)
-      .Take("warmup_max_lr", &s.warmup_max_lr).Take("warmup_num_steps", &s.warmup_num_steps)
+  filler.Take("total_num_steps", &s.total_num_steps)
+      .Take("warmup_min_lr", &s.warmup_min_lr)
+      .Take("warmup_max_lr", &s.warmup_max_lr)
+      .Take("warmup_num_steps", &s.warmup_num_steps)
       .Take("warmup_type", &s.warmup_type);
   return s;
 }
 WarmupCosineLr WarmupCosine(const Json& fields) {
   WarmupCosineLr s;
   Filler filler(fields);
-  filler.Take("lr", &s.lr).Take("total_num_steps", &s.total_num_steps)
-      .Take("warmup_min_ratio", &s.warmup_min_ratio).Take("warmup_num_steps", &s.warmup_num_steps)
-      .Take("cos_min_ratio", &s.cos_min_ratio).Take("warmup_type", &s.warmup_type);
+  filler.Take("lr", &s.lr)
+      .Take("total_num_steps", &s.total_num_steps)
+      .Take("warmup_min_ratio", &s.warmup_min_ratio)
+      .Take("warmup_num_steps", &s.warmup_num_steps)
+      .Take("cos_min_ratio", &s.cos_min_ratio)
+      .Take("warmup_type", &s.warmup_type);
   return s;
 }
 OneCycle Cycle(const Json& fields) {
   OneCycle s;
   Filler filler(fields);
-  filler.Take("cycle_min_lr", &s.cycle_min_lr).Take("cycle_max_lr", &s.cycle_max_lr)
+  filler.Take("cycle_min_lr", &s.cycle_min_lr)
+      .Take("cycle_max_lr", &s.cycle_max_lr)
       .Take("cycle_first_step_size", &s.cycle_first_step_size)
       .Take("cycle_second_step_size", &s.cycle_second_step_size)
       .Take("cycle_first_stair_count", &s.cycle_first_stair_count)
       .Take("cycle_second_stair_count", &s.cycle_second_stair_count)
-      .Take("decay_step_size", &s.decay_step_size).Take("decay_lr_rate", &s.decay_lr_rate)
-      .Take("cycle_min_mom", &s.cycle_min_mom).Take("cycle_max_mom", &s.cycle_max_mom)
+      .Take("decay_step_size", &s.decay_step_size)
+      .Take("decay_lr_rate", &s.decay_lr_rate)
+      .Take("cycle_min_mom", &s.cycle_min_mom)
+      .Take("cycle_max_mom", &s.cycle_max_mom)
       .Take("decay_mom_rate", &s.decay_mom_rate);
   return s;
 }

@@ -181,8 +181,8 @@ Bounds Distances(const HostStream& stream, const Json& one) {
     largest.m = std::max(largest.m, Farthest(before.m, ours.m, theirs.m, LargerUlp));
     largest.v = std::max(largest.v, Farthest(before.v, ours.v, theirs.v, LargerUlp));
     largest.p = std::max(largest.p, Farthest(before.p, ours.p, theirs.p, [&](float b, float a) {
-      return adam ? Ulp(a) + rate_unit : LargerUlp(b, a);
-    }));
+                           return adam ? Ulp(a) + rate_unit : LargerUlp(b, a);
+                         }));
   }
   return largest;
 }

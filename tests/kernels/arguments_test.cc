@@ -113,9 +113,7 @@ Changes<Arguments> WrongUpdates() {
          a.weights.master = nullptr;
        }},
       {"remainder",
-       [](Arguments& a) {
-         a.weights.remainder = reinterpret_cast<uint16_t*>(a.weights.master);
-       }},
+       [](Arguments& a) { a.weights.remainder = reinterpret_cast<uint16_t*>(a.weights.master); }},
       {"ties_away",
        [](Arguments& a) {
          a.weights.weight_type = kF16;

@@ -178,10 +178,10 @@ TEST_CASE("JoinMaster, SplitMaster: the last elements of more than 2^31 are righ
     Elements weight(kBF16, part), remainder(kBF16, part);
     uint16_t* const lower = Before(static_cast<uint16_t*>(run.On(remainder)), first);
     void* const upper = Before(run.On(weight), kBF16, first);
-    REQUIRE_OK(cuda::SplitMaster(run.stream(), Before(run.FloatsOn(in), first), upper, lower, n,
-                                 first));
-    REQUIRE_OK(cuda::JoinMaster(run.stream(), upper, lower, Before(run.FloatsOn(out), first), n,
-                                first));
+    REQUIRE_OK(
+        cuda::SplitMaster(run.stream(), Before(run.FloatsOn(in), first), upper, lower, n, first));
+    REQUIRE_OK(
+        cuda::JoinMaster(run.stream(), upper, lower, Before(run.FloatsOn(out), first), n, first));
     run.Finish();
     CHECK(out.bytes() == in.bytes());
   }

@@ -179,7 +179,7 @@ TEST_CASE("Adam: a partition that holds 2^31 + 3 elements is updated by the form
     float expected[3];
     for (int s = 0; s < 3; ++s) expected[s] = ValueOf(s + 1, k);
     AdamMath(a, scalars, rows[at >= k2To31 ? 1 : 0], ToFloat(ToBFloat16(ValueOf(0, k))),
-              &expected[0], &expected[1], &expected[2]);
+             &expected[0], &expected[1], &expected[2]);
     for (int s = 0; s < 3; ++s) CHECK(large.Get<float>(states[s], at) == expected[s]);
     CHECK(large.Get<BFloat16>(weight, at).bits == ToBFloat16(expected[0]).bits);
   };

@@ -43,8 +43,7 @@ TEST_CASE("Loss scale: dynamic scaling grows first after window + 1 clean steps"
 }
 
 TEST_CASE("Loss scale: an overflow halves it and starts the window again", "[kernels]") {
-  CHECK(Trace(Dynamic(4, 1), 16, "...o......").scales ==
-        Scales{16, 16, 16, 8, 8, 8, 8, 8, 16, 16});
+  CHECK(Trace(Dynamic(4, 1), 16, "...o......").scales == Scales{16, 16, 16, 8, 8, 8, 8, 8, 16, 16});
 }
 
 TEST_CASE("Loss scale: hysteresis stands overflows until it is used up", "[kernels]") {
@@ -74,8 +73,9 @@ TEST_CASE("Loss scale: GradScaler grows at the window and knows no hysteresis", 
   LossScaleRule rule = Dynamic(4, 2);
   rule.kind = LossScaleKind::kGradScaler;
   CHECK(Trace(rule, 65536, "......ooo..........o...").scales ==
-        Scales{65536, 65536, 65536, 131072, 131072, 131072, 65536, 32768, 16384, 16384, 16384, 16384,
-               32768, 32768, 32768, 32768, 65536, 65536, 65536, 32768, 32768, 32768, 32768});
+        Scales{65536, 65536, 65536, 131072, 131072, 131072, 65536, 32768,
+               16384, 16384, 16384, 16384,  32768,  32768,  32768, 32768,
+               65536, 65536, 65536, 32768,  32768,  32768,  32768});
 }
 
 TEST_CASE("Loss scale: it stays finite and above zero", "[kernels]") {

@@ -8,8 +8,7 @@ namespace {
 // Large enough to be shared out over the threads of a pool, and no multiple of their pieces.
 constexpr int64_t kLarge = (1 << 17) + 2112;
 
-TEST_CASE("Adam: several streams on one pool give the scalar formula's bits",
-          "[kernels][thread]") {
+TEST_CASE("Adam: several streams on one pool give the scalar formula's bits", "[kernels][thread]") {
   ThreadPool pool(3);
   std::vector<std::unique_ptr<KernelRun>> runs;
   std::vector<UpdateState> states;

@@ -202,12 +202,14 @@ struct UpdateState {
   // "" or what differs.
   std::string Difference(const UpdateState& expected) const {
     const std::string differences[] = {
-        gradient.Difference(expected.gradient), master.Difference(expected.master),
+        gradient.Difference(expected.gradient),
+        master.Difference(expected.master),
         remainder.bytes() == expected.remainder.bytes() ? "" : "other bits",
-        weight.Difference(expected.weight), moment1.Difference(expected.moment1),
+        weight.Difference(expected.weight),
+        moment1.Difference(expected.moment1),
         moment2.Difference(expected.moment2)};
-    const char* const names[] = {"gradient: ", "master: ",  "remainder: ",
-                                 "weight: ",   "moment1: ", "moment2: "};
+    const char* const names[] = {
+        "gradient: ", "master: ", "remainder: ", "weight: ", "moment1: ", "moment2: "};
     for (int i = 0; i < 6; ++i) {
       if (!differences[i].empty()) return names[i] + differences[i];
     }
@@ -216,9 +218,8 @@ struct UpdateState {
   // Every byte, guards included.
   bool SameBytes(const UpdateState& other) const {
     return gradient.bytes() == other.gradient.bytes() && master.bytes() == other.master.bytes() &&
-           remainder.bytes() == other.remainder.bytes() &&
-           weight.bytes() == other.weight.bytes() && moment1.bytes() == other.moment1.bytes() &&
-           moment2.bytes() == other.moment2.bytes();
+           remainder.bytes() == other.remainder.bytes() && weight.bytes() == other.weight.bytes() &&
+           moment1.bytes() == other.moment1.bytes() && moment2.bytes() == other.moment2.bytes();
   }
 
   UpdateTypes types;

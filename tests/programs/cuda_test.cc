@@ -13,11 +13,10 @@ TEST_CASE("zero-train --device cuda: losses and norms are the host's to rounding
   const std::string dtype = GENERATE("fp32", "bf16", "fp16"), stage = GENERATE("0", "1", "2", "3");
   CAPTURE(dtype, stage);
   const TrainingFolder folder(stage == "1");
-  const std::vector<std::string> flags = {
-      "--dtype",          dtype,
-      "--stage",          stage,
-      "--loss_scale",     dtype == "fp16" ? "1024" : "1",
-      "--accumulation=2", "--weight_decay=0.1"};
+  const std::vector<std::string> flags = {"--dtype",          dtype,
+                                          "--stage",          stage,
+                                          "--loss_scale",     dtype == "fp16" ? "1024" : "1",
+                                          "--accumulation=2", "--weight_decay=0.1"};
   const auto host = ReadMetrics(folder.Metrics(flags));
   std::vector<std::string> on_cuda = flags;
   on_cuda.insert(on_cuda.end(), {"--device=cuda"});

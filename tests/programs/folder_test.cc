@@ -129,14 +129,14 @@ TEST_CASE("zero-train --model: starts from the weights of the folder in every st
   for (const auto& [stage, ranks] : {std::pair("0", "1"), {"1", "2"}, {"2", "3"}, {"3", "4"}}) {
     CAPTURE(stage, ranks);
     const std::string again = saved.training().File("again");
-    const Outcome outcome =
-        saved.Train({"--dtype", dtype, "--stage", stage, "--ranks", ranks, "--learning_rate=0",
-                     "--steps=1", "--output", again});
+    const Outcome outcome = saved.Train({"--dtype", dtype, "--stage", stage, "--ranks", ranks,
+                                         "--learning_rate=0", "--steps=1", "--output", again});
     CHECK(outcome.err.empty());
-    CHECK_THAT(outcome.out,
-               ContainsSubstring("weights     " + saved.File("model.safetensors") + ": " +
-                                 (tied ? "20" : "21") + " tensors of " +
-                                 (dtype == "fp32" ? "F32" : dtype == "bf16" ? "BF16" : "F16")));
+    CHECK_THAT(outcome.out, ContainsSubstring("weights     " + saved.File("model.safetensors") +
+                                              ": " + (tied ? "20" : "21") + " tensors of " +
+                                              (dtype == "fp32"   ? "F32"
+                                               : dtype == "bf16" ? "BF16"
+                                                                 : "F16")));
     CHECK(outcome.out.find("ignored") == std::string::npos);
     CHECK(ReadFile(again + "/model.safetensors") == expected);
   }
@@ -287,8 +287,8 @@ TEST_CASE("zero-train --model: weights of another kind are not passed over", "[p
 TEST_CASE("zero-train: the weights that a run starts from are not written over", "[programs]") {
   const SavedFolder saved;
   saved.Shard();
-  for (const std::string& name : {SavedFolder::PartName(1),
-                                  std::string("model.safetensors.index.json")}) {
+  for (const std::string& name :
+       {SavedFolder::PartName(1), std::string("model.safetensors.index.json")}) {
     const std::string before = ReadFile(saved.File(name));
     const Outcome outcome = saved.Train({"--metrics", saved.File(name)});
     CHECK(outcome.status == 2);

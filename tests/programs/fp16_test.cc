@@ -20,9 +20,17 @@ TEST_CASE("zero-train --dtype fp16: losses and norms are those of fp32 to roundi
   const std::string stage = GENERATE("0", "1", "2", "3");
   CAPTURE(stage);
   const TrainingFolder folder(stage == "2");
-  const Flags flags = {"--ranks=2",        "--stage", stage,         "--accumulation=2",
-                       "--micro_batch=2",  "--steps", "12",          "--learning_rate=3e-3",
-                       "--evaluate_every", "12",      "--evaluate_batches=2"};
+  const Flags flags = {"--ranks=2",
+                       "--stage",
+                       stage,
+                       "--accumulation=2",
+                       "--micro_batch=2",
+                       "--steps",
+                       "12",
+                       "--learning_rate=3e-3",
+                       "--evaluate_every",
+                       "12",
+                       "--evaluate_batches=2"};
   const auto wide = ReadMetrics(folder.Metrics(Joined(flags, {"--dtype=fp32"})));
   const auto half =
       ReadMetrics(folder.Metrics(Joined(flags, {"--dtype=fp16", "--loss_scale=4096"})));
@@ -58,9 +66,8 @@ TEST_CASE("zero-train --dtype fp16: a scale that overflows leaves the weights as
   const std::string stage = GENERATE("0", "3");
   const TrainingFolder folder;
   const auto saved = [&](const std::string& name, const Flags& flags) {
-    const auto records = ReadMetrics(folder.Metrics(
-        Joined({"--dtype=fp16", "--ranks=2", "--stage", stage, "--output", folder.File(name)},
-               flags)));
+    const auto records = ReadMetrics(folder.Metrics(Joined(
+        {"--dtype=fp16", "--ranks=2", "--stage", stage, "--output", folder.File(name)}, flags)));
     CHECK(records.size() == 4);
     for (const MetricsRecord& record : records) {
       CHECK(record.skipped == (name == "overflowing"));

@@ -127,8 +127,8 @@ TEST_CASE("Loss scale: at its minimum the run stops and says where the overflow 
   auto rank = Rank::Create(config, SimpleModel(2, 3), world.group(0));
   REQUIRE_OK(rank.status());
   const auto step = [&]() -> absl::StatusOr<StepResult> {
-    const absl::Status passed =
-        rank->Pass(Pass::kTrainLast, [](int unit, int64_t i) { return unit + i > 2 ? kInf : 1.0f; });
+    const absl::Status passed = rank->Pass(
+        Pass::kTrainLast, [](int unit, int64_t i) { return unit + i > 2 ? kInf : 1.0f; });
     if (!passed.ok()) return passed;
     auto result = rank->optimizer->Step();
     if (!result.ok()) return result.status();

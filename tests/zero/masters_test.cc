@@ -235,7 +235,8 @@ TEST_CASE("Communication: another dtype gives the planned bytes and exact sums t
   }
 }
 
-TEST_CASE("Communication: what is divided before it is sent is multiplied back", "[zero][masters]") {
+TEST_CASE("Communication: what is divided before it is sent is multiplied back",
+          "[zero][masters]") {
   for (int micro_batches : {1, 3}) {
     for (int stage = 0; stage < 4; ++stage) {
       const Cell cell = MixedCell(3, micro_batches);

@@ -31,7 +31,7 @@ struct ToyRun {
   // (unit, parameter) that the trainer does not write in any pass; -1: none.
   int unwritten_unit = -1;
   int unwritten_parameter = -1;
-  int skip_step = -1;             // from this step on, gradients are those of the next one
+  int skip_step = -1;  // from this step on, gradients are those of the next one
   // Gradients are multiplied by the loss scale that lies on the device, as those of a scaled loss
   // are. Host only.
   bool scaled = false;

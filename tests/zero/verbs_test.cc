@@ -180,6 +180,19 @@ TEST_CASE("Config: each wrong value is refused by field and value", "[zero][erro
   refused([](Config& c) { c.groups[0].weight_decay = -1; }, "weight_decay");
 }
 
+TEST_CASE("Verbs: a model in which everything is frozen can be evaluated but not trained",
+          "[zero][errors]") {
+  LocalWorld world(1);
+  Model model = SimpleModel(2, 3);
+  for (Unit& unit : model.units) unit.parameters[0].trainable = false;
+  auto rank = Rank::Create(Config(), model, world.group(0));
+  REQUIRE_OK(rank.status());
+  CHECK_OK(rank->optimizer->BeginPass(Pass::kEvaluate));
+  const absl::Status refused = rank->optimizer->BeginPass(Pass::kTrainLast);
+  CHECK(absl::IsFailedPrecondition(refused));
+  CHECK_THAT(std::string(refused.message()), ContainsSubstring("nothing to train"));
+}
+
 TEST_CASE("Model: each wrong description is refused by name", "[zero][errors]") {
   const auto refused = [](const std::function<void(Model&)>& change, const std::string& text,
                           int ranks = 2) {
