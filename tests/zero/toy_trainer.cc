@@ -98,21 +98,24 @@ absl::Status Trainer::Backward(int unit, int step, int micro, bool reduce) {
   const Unit* const description = &optimizer_->model().units[unit];
   std::vector<int> unwritten;
   if (unit == run_.unwritten_unit) unwritten.push_back(run_.unwritten_parameter);
+  const bool overflows = step == run_.overflow_step && group_->rank() == run_.overflow_rank &&
+                         unit == run_.overflow_unit;
   if (device_toy_ != nullptr) {
     for (size_t p = 0; p < description->parameters.size(); ++p) {
       const Parameter& parameter = description->parameters[p];
       if (!parameter.trainable) continue;
       if (unit == run_.unwritten_unit && static_cast<int>(p) == run_.unwritten_parameter) continue;
-      ZERO_RETURN_IF_ERROR(
-          device_toy_->Backward(*stream_, parameter, weights.data[p], WeightFactor(run_),
-                                MakeValues(run_, parameter, group_->rank(), step, micro),
-                                gradients.data[p], gradients.accumulate));
+      std::vector<float> values = MakeValues(run_, parameter, group_->rank(), step, micro);
+      if (overflows && p == 0 && !values.empty()) {
+        values.back() = std::numeric_limits<float>::infinity();
+      }
+      ZERO_RETURN_IF_ERROR(device_toy_->Backward(*stream_, parameter, weights.data[p],
+                                                 WeightFactor(run_), std::move(values),
+                                                 gradients.data[p], gradients.accumulate));
     }
     if (reduce) ZERO_RETURN_IF_ERROR(optimizer_->ReduceGradients(unit, *stream_, unwritten));
     return optimizer_->ReleaseWeights(unit, *stream_);
   }
-  const bool overflows = step == run_.overflow_step && group_->rank() == run_.overflow_rank &&
-                         unit == run_.overflow_unit;
   const float* const loss_scale = run_.scaled ? optimizer_->loss_scale() : nullptr;
   const auto backward = [=, this]() -> absl::Status {
     for (size_t p = 0; p < description->parameters.size(); ++p) {
