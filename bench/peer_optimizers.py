@@ -1,8 +1,10 @@
 """One timing of PyTorch's fused CPU AdamW and DeepSpeed's CPUAdam: a line of JSON for each.
 
 usage: peer_optimizers.py ELEMENTS THREADS REPEATS [torch] [deepspeed]
+       peer_optimizers.py --rows FILE
 "nanoseconds" is per parameter, the fastest of REPEATS steps after one that is not timed, on fp32
-parameters, gradients and moments.
+parameters, gradients and moments. The second form prints AdamW's rows of what zero-bench optimizer
+wrote to FILE in the same way.
 """
 
 import json
@@ -10,10 +12,18 @@ import logging
 import sys
 import time
 
-import torch
+
+def own_rows(path):
+    with open(path, encoding="utf-8") as file:
+        for row in map(json.loads, file):
+            if row["optimizer"] == "adamw":
+                print(json.dumps({"optimizer": "zero, " + row["master"],
+                                  "elements": row["parameters"], "threads": row["threads"],
+                                  "nanoseconds": row["min_ns"]}), flush=True)
 
 
 def fused_adamw(parameter):
+    import torch
     return torch.optim.AdamW([parameter], lr=1e-3, weight_decay=0.01, fused=True)
 
 
@@ -23,6 +33,9 @@ def cpu_adam(parameter):
 
 
 def main():
+    if sys.argv[1:2] == ["--rows"] and len(sys.argv) == 3:
+        return own_rows(sys.argv[2])
+    import torch
     logging.disable(logging.WARNING)  # DeepSpeed prints them where the results go
     if len(sys.argv) < 4:
         sys.exit(__doc__)

@@ -58,8 +58,16 @@ fi
 echo "== optimizers, three times in turn: nanoseconds per parameter"
 # DeepSpeed compiles its optimizer at the first use, which takes minutes.
 export TORCH_EXTENSIONS_DIR=$venv/torch_extensions OMP_NUM_THREADS=$(nproc)
+own_optimizers() {
+  "$build/bin/zero-bench" optimizer --elements "$elements" --repeats 5 --json "$fresh/bench.json" \
+    >"$fresh/log" || { cat "$fresh/log" >&2; return 1; }
+  "$python" "$root/bench/peer_optimizers.py" --rows "$fresh/bench.json"
+}
 for _ in 1 2 3; do
   "$python" -W ignore "$root/bench/peer_optimizers.py" "$elements" "$(nproc)" 5 2>"$fresh/log" ||
     { cat "$fresh/log" >&2; status=1; }
+  if [[ -x $build/bin/zero-bench ]]; then
+    own_optimizers || status=1
+  fi
 done
 exit $status
