@@ -39,10 +39,11 @@ struct StepRow {
   float sqrt_bias_correction2 = 1;
   float beta1 = 0;
   float one_minus_beta1 = 1;
+  int32_t valid = 1;  // 0: the schedules give no such values
 };
 
 // Why steps do nothing any more. Once set it stays.
-enum class StopReason : int32_t { kNone, kScaleAtMinimum, kTooManySkips };
+enum class StopReason : int32_t { kNone, kScaleAtMinimum, kTooManySkips, kNoRow };
 
 // Lives on the device from Create on.
 struct StepState {
@@ -86,7 +87,7 @@ struct StepRecord {
 // state->applied grows by one and the row with that count fills scalars and groups; the count is
 // the random key of the step. A step with inf or NaN is skipped. After either, the loss scale moves
 // by `rule`. A skip that it cannot answer, or the max_consecutive_skips-th in a row (0: no limit),
-// sets state->stop: this step and all later ones do nothing.
+// sets state->stop, as does a row that is not valid: this step and all later ones do nothing.
 struct DecideArguments {
   const RankNorm* ranks = nullptr;
   int64_t rank_count = 0;

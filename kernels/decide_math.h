@@ -87,8 +87,13 @@ ZERO_HOST_DEVICE void DecideStepMath(const DecideArguments& a) {
   while (row < a.row_count && a.rows[row].count != count) ++row;
   const bool found = row < a.row_count;
   const bool group_failed = a.group_failed != nullptr && ReadFlag(a.group_failed) != 0;
-  const bool decides = found && !group_failed && state.stop == StopReason::kNone;
   const bool overflow = total.non_finite != 0;
+  if (found && !group_failed && !overflow && state.stop == StopReason::kNone &&
+      a.rows[row].valid == 0) {
+    state.stop = StopReason::kNoRow;
+    state.stop_step = a.step;
+  }
+  const bool decides = found && !group_failed && state.stop == StopReason::kNone;
   record.row_missing = found ? 0 : 1;
   record.group_failed = group_failed ? 1 : 0;
 

@@ -2,6 +2,7 @@
 
 #include <cmath>
 #include <limits>
+#include <string>
 
 #include "absl/strings/str_cat.h"
 #include "device/status.h"
@@ -9,14 +10,32 @@
 namespace zero {
 namespace {
 
-absl::Status Check(bool right, const char* field, double value, const char* wanted) {
+absl::Status Check(bool right, const std::string& field, double value, const char* wanted) {
   if (right) return absl::OkStatus();
   return absl::InvalidArgumentError(absl::StrCat(field, " is ", value, ": it must be ", wanted));
 }
 
-bool AtLeastZero(double value) { return std::isfinite(value) && value >= 0; }
+bool AtLeastZero(double value) { return value >= 0 && value <= std::numeric_limits<float>::max(); }
 bool PositiveFloat(double value) {
   return value >= std::numeric_limits<float>::min() && value <= std::numeric_limits<float>::max();
+}
+
+// Values of an enum class that a cast or a file may have made.
+template <class Kind>
+absl::Status CheckKind(Kind kind, Kind last, const char* field) {
+  return Check(kind >= Kind{} && kind <= last, field, static_cast<double>(kind),
+               "one of its named values");
+}
+
+absl::Status CheckKinds(const Config& config) {
+  ZERO_RETURN_IF_ERROR(CheckKind(config.optimizer, OptimizerKind::kLion, "optimizer"));
+  ZERO_RETURN_IF_ERROR(CheckKind(config.master, MasterKind::kNone, "master"));
+  ZERO_RETURN_IF_ERROR(
+      CheckKind(config.weight_rounding, WeightRounding::kNearestAway, "weight_rounding"));
+  ZERO_RETURN_IF_ERROR(
+      CheckKind(config.loss_scale.kind, LossScaling::kGradScaler, "loss_scale.kind"));
+  ZERO_RETURN_IF_ERROR(CheckKind(config.accumulation, DType::kF16, "accumulation"));
+  return CheckKind(config.communication.value_or(DType::kF32), DType::kF16, "communication");
 }
 
 absl::Status CheckLossScale(const LossScale& scale) {
@@ -34,6 +53,11 @@ absl::Status CheckLossScale(const LossScale& scale) {
 }
 
 absl::Status CheckMasters(const Config& config) {
+  if (config.master == MasterKind::kNone &&
+      config.weight_rounding != WeightRounding::kNearestEven) {
+    return absl::InvalidArgumentError(
+        "weight_rounding: without masters weights are rounded stochastically, not nearest_away");
+  }
   if (config.master == MasterKind::kSplit &&
       config.weight_rounding != WeightRounding::kNearestAway) {
     return absl::InvalidArgumentError(
@@ -64,10 +88,11 @@ const char* Name(LossScaling kind) {
 }
 
 absl::Status Validate(const Config& config) {
+  ZERO_RETURN_IF_ERROR(CheckKinds(config));
   ZERO_RETURN_IF_ERROR(
       Check(config.stage >= 0 && config.stage <= 3, "stage", config.stage, "0, 1, 2 or 3"));
   ZERO_RETURN_IF_ERROR(Check(AtLeastZero(config.learning_rate), "learning_rate",
-                             config.learning_rate, "finite and not negative"));
+                             config.learning_rate, "finite in fp32 and not negative"));
   ZERO_RETURN_IF_ERROR(
       Check(config.beta1 >= 0 && config.beta1 < 1, "beta1", config.beta1, "in [0, 1)"));
   ZERO_RETURN_IF_ERROR(
@@ -76,8 +101,8 @@ absl::Status Validate(const Config& config) {
                              "finite and positive in fp32"));
   ZERO_RETURN_IF_ERROR(
       Check(config.momentum >= 0 && config.momentum < 1, "momentum", config.momentum, "in [0, 1)"));
-  ZERO_RETURN_IF_ERROR(Check(AtLeastZero(config.clip_norm), "clip_norm", config.clip_norm,
-                             "0 (off) or a positive limit"));
+  ZERO_RETURN_IF_ERROR(Check(config.clip_norm == 0 || PositiveFloat(config.clip_norm), "clip_norm",
+                             config.clip_norm, "0 (off) or a limit that is positive in fp32"));
   ZERO_RETURN_IF_ERROR(Check(config.max_consecutive_skips >= 0, "max_consecutive_skips",
                              static_cast<double>(config.max_consecutive_skips),
                              "0 (no limit) or a number of steps"));
@@ -93,11 +118,14 @@ absl::Status Validate(const Config& config) {
   ZERO_RETURN_IF_ERROR(Check(!config.groups.empty() && config.groups.size() <= 256,
                              "the number of parameter groups",
                              static_cast<double>(config.groups.size()), "1 to 256"));
-  for (const ParameterGroup& group : config.groups) {
-    ZERO_RETURN_IF_ERROR(Check(AtLeastZero(group.learning_rate_factor), "learning_rate_factor",
-                               group.learning_rate_factor, "finite and not negative"));
-    ZERO_RETURN_IF_ERROR(Check(AtLeastZero(group.weight_decay), "weight_decay", group.weight_decay,
-                               "finite and not negative"));
+  for (size_t g = 0; g < config.groups.size(); ++g) {
+    const ParameterGroup& group = config.groups[g];
+    const std::string field = absl::StrCat("groups[", g, "].");
+    ZERO_RETURN_IF_ERROR(Check(AtLeastZero(group.learning_rate_factor),
+                               field + "learning_rate_factor", group.learning_rate_factor,
+                               "finite in fp32 and not negative"));
+    ZERO_RETURN_IF_ERROR(Check(AtLeastZero(group.weight_decay), field + "weight_decay",
+                               group.weight_decay, "finite in fp32 and not negative"));
   }
   return absl::OkStatus();
 }

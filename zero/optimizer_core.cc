@@ -145,6 +145,7 @@ absl::Status OptimizerCore::BeginPass(Pass pass) {
 
 absl::StatusOr<Weights> OptimizerCore::AcquireWeights(int unit, const Stream& stream) {
   ZERO_RETURN_IF_ERROR(CheckVerb("AcquireWeights", unit, stream));
+  if (training()) ZERO_RETURN_IF_ERROR(Guarded(step_->UseLossScale(stream)));
   absl::StatusOr<Weights> weights = weights_->Acquire(unit, stream);
   ZERO_RETURN_IF_ERROR(Guarded(weights.status()));
   return weights;
@@ -161,6 +162,7 @@ absl::StatusOr<Gradients> OptimizerCore::AcquireGradients(int unit, const Stream
     return absl::FailedPreconditionError(absl::StrCat(
         "AcquireGradients of unit '", context_.name(unit), "': an evaluation has no gradients"));
   }
+  ZERO_RETURN_IF_ERROR(Guarded(step_->UseLossScale(stream)));
   absl::StatusOr<Gradients> gradients = gradients_->Acquire(unit, stream);
   ZERO_RETURN_IF_ERROR(Guarded(gradients.status()));
   return gradients;

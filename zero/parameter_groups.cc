@@ -9,19 +9,19 @@
 namespace zero {
 namespace {
 
-absl::Status AssignMatches(const std::string& pattern, int group, Model* model) {
-  bool matched = false;
-  for (Unit& unit : model->units) {
-    for (Parameter& parameter : unit.parameters) {
-      if (fnmatch(pattern.c_str(), parameter.name.c_str(), 0) != 0) continue;
-      parameter.group = group;
-      matched = true;
-    }
-  }
-  if (matched) return absl::OkStatus();
+bool Matches(const std::string& pattern, const Parameter& parameter) {
+  return !pattern.empty() && fnmatch(pattern.c_str(), parameter.name.c_str(), 0) == 0;
+}
+
+absl::Status RequireMatch(const Config& config, int group, const Model& model) {
+  const std::string& pattern = config.groups[group].pattern;
+  if (pattern.empty()) return absl::OkStatus();
   std::vector<std::string> names;
-  for (const Unit& unit : model->units) {
-    for (const Parameter& parameter : unit.parameters) names.push_back(parameter.name);
+  for (const Unit& unit : model.units) {
+    for (const Parameter& parameter : unit.parameters) {
+      if (Matches(pattern, parameter)) return absl::OkStatus();
+      names.push_back(parameter.name);
+    }
   }
   return absl::InvalidArgumentError(absl::StrCat("groups[", group, "]: no parameter matches '",
                                                  pattern, "'; the nearest name is '",
@@ -30,18 +30,23 @@ absl::Status AssignMatches(const std::string& pattern, int group, Model* model) 
 
 }  // namespace
 
+int GroupOf(const Config& config, const Parameter& parameter) {
+  int group = parameter.group;
+  for (int g = 0; g < static_cast<int>(config.groups.size()); ++g) {
+    if (Matches(config.groups[g].pattern, parameter)) group = g;
+  }
+  return group;
+}
+
 absl::Status AssignGroups(const Config& config, Model* model) {
   const int groups = static_cast<int>(config.groups.size());
+  for (int g = 0; g < groups; ++g) ZERO_RETURN_IF_ERROR(RequireMatch(config, g, *model));
   Model assigned = *model;
-  for (int g = 0; g < groups; ++g) {
-    if (config.groups[g].pattern.empty()) continue;
-    ZERO_RETURN_IF_ERROR(AssignMatches(config.groups[g].pattern, g, &assigned));
-  }
   bool frozen = false;
   bool trainable = false;
   for (Unit& unit : assigned.units) {
     for (Parameter& parameter : unit.parameters) {
-      const int g = parameter.group;
+      const int g = parameter.group = GroupOf(config, parameter);
       if (g >= 0 && g < groups && config.groups[g].frozen) {
         frozen = true;
         parameter.trainable = false;

@@ -17,6 +17,9 @@ namespace zero {
 // groups that leave nothing to train.
 absl::Status AssignGroups(const Config& config, Model* model);
 
+// The group that AssignGroups gives the parameter: Parameter::group where no pattern matches.
+int GroupOf(const Config& config, const Parameter& parameter);
+
 // What a group got, for people.
 struct GroupContents {
   int64_t parameters = 0;  // tensors

@@ -8,6 +8,7 @@
 #include "kernels/decide.h"
 #include "kernels/kernels.h"
 #include "zero/gather_schedule.h"
+#include "zero/parameter_groups.h"
 
 namespace zero {
 namespace {
@@ -43,10 +44,20 @@ absl::Status CheckGroups(const Config& config, const Model& model) {
   const int groups = static_cast<int>(config.groups.size());
   for (const Unit& unit : model.units) {
     for (const Parameter& parameter : unit.parameters) {
-      if (parameter.group >= 0 && parameter.group < groups) continue;
-      return absl::InvalidArgumentError(
-          absl::StrCat("parameter '", parameter.name, "': group ", parameter.group,
-                       " does not exist; the configuration has ", groups));
+      if (parameter.group < 0 || parameter.group >= groups) {
+        return absl::InvalidArgumentError(
+            absl::StrCat("parameter '", parameter.name, "': group ", parameter.group,
+                         " does not exist; the configuration has ", groups));
+      }
+      const int wanted = GroupOf(config, parameter);
+      if (parameter.group == wanted && !(parameter.trainable && config.groups[wanted].frozen)) {
+        continue;
+      }
+      return absl::InvalidArgumentError(absl::StrCat(
+          "parameter '", parameter.name, "' is ",
+          parameter.trainable ? "trainable in group " : "in group ", parameter.group,
+          ", but groups[", wanted, "]", config.groups[wanted].frozen ? ", frozen," : "",
+          " is for it: call AssignGroups first"));
     }
   }
   return absl::OkStatus();

@@ -138,8 +138,8 @@ class ShardedOptimizer {
   // kOutOfRange with what was found, and nothing changes any more.
   virtual absl::StatusOr<Pending<StepResult>> Step(double loss_weight = 0) = 0;  // [C]
 
-  // One float in device memory: what the trainer multiplies its loss by, between its first
-  // AcquireWeights of a pass and its last ReduceGradients.
+  // One float in device memory: what the trainer multiplies its loss by. A stream may read it after
+  // its first AcquireWeights or AcquireGradients of a training pass, until Step.
   virtual const float* loss_scale() const = 0;
 
   // State in logical coordinates (parameter, first element), whatever the stage and world size.

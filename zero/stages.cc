@@ -72,6 +72,21 @@ std::unique_ptr<OptimizerCore> MakeStage(Plan plan, Model model) {
   }
 }
 
+// `same_everywhere`: an error is every rank's, which the ranks have found out together.
+absl::StatusOr<std::unique_ptr<ShardedOptimizer>> CreateHere(const Config& config, Model model,
+                                                             Device* device, ProcessGroup* group,
+                                                             const Adopted& adopted,
+                                                             bool& same_everywhere) {
+  ZERO_ASSIGN_OR_RETURN(Plan plan, MakePlan(config, model, group->size()));
+  ZERO_RETURN_IF_ERROR(CheckAdopted(plan, model, adopted));
+  const absl::Status agreed = CheckAgreement(AgreementLines(config, model), device, group);
+  same_everywhere = absl::IsInvalidArgument(agreed);
+  ZERO_RETURN_IF_ERROR(agreed);
+  std::unique_ptr<OptimizerCore> optimizer = MakeStage(std::move(plan), std::move(model));
+  ZERO_RETURN_IF_ERROR(optimizer->Initialise(device, group, adopted));
+  return optimizer;
+}
+
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<ShardedOptimizer>> ShardedOptimizer::Create(
@@ -79,11 +94,15 @@ absl::StatusOr<std::unique_ptr<ShardedOptimizer>> ShardedOptimizer::Create(
   if (device == nullptr || group == nullptr) {
     return absl::InvalidArgumentError("Create: a device and a group are needed");
   }
-  ZERO_ASSIGN_OR_RETURN(Plan plan, MakePlan(config, model, group->size()));
-  ZERO_RETURN_IF_ERROR(CheckAdopted(plan, model, adopted));
-  ZERO_RETURN_IF_ERROR(CheckAgreement(AgreementLines(config, model), device, group));
-  std::unique_ptr<OptimizerCore> optimizer = MakeStage(std::move(plan), std::move(model));
-  ZERO_RETURN_IF_ERROR(optimizer->Initialise(device, group, adopted));
+  bool same_everywhere = false;
+  absl::StatusOr<std::unique_ptr<ShardedOptimizer>> optimizer =
+      CreateHere(config, std::move(model), device, group, adopted, same_everywhere);
+  // Ranks that create theirs would wait for this one at their first collective.
+  if (!optimizer.ok() && !same_everywhere && group->size() > 1) {
+    group->Abort(absl::Status(
+        optimizer.status().code(),
+        absl::StrCat("rank ", group->rank(), ": Create: ", optimizer.status().message())));
+  }
   return optimizer;
 }
 
@@ -91,7 +110,6 @@ absl::StatusOr<std::unique_ptr<WeightStore>> Stage0::MakeWeights(const Context& 
                                                                  const Adopted& adopted) {
   return MakeWholeWeights(context, /*gather_updates=*/false, adopted.weights);
 }
-
 absl::StatusOr<std::unique_ptr<GradientStore>> Stage0::MakeGradients(const Context& context,
                                                                      OrderedReduction* reduction,
                                                                      NormMemory norms,

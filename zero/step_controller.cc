@@ -38,6 +38,17 @@ absl::Status BadRow(const char* field, double value, int64_t count, const char* 
                                                         ": it must be ", wanted)));
 }
 
+absl::Status CheckRow(double rate, double clip_norm, double beta1, int64_t count) {
+  if (!(std::isfinite(rate) && rate >= 0)) {
+    return BadRow("schedule", rate, count, "finite and not negative");
+  }
+  if (!(std::isfinite(clip_norm) && clip_norm >= 0)) {
+    return BadRow("clip_schedule", clip_norm, count, "0 (no clipping) or a positive limit");
+  }
+  if (!(beta1 >= 0 && beta1 < 1)) return BadRow("beta1_schedule", beta1, count, "in [0, 1)");
+  return absl::OkStatus();
+}
+
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<StepController>> StepController::Create(const Context& context) {
@@ -120,6 +131,25 @@ NormMemory StepController::norms() {
           written_.has_value() ? &*written_ : nullptr};
 }
 
+absl::Status StepController::UseLossScale(const Stream& stream) {
+  const std::shared_ptr<const Stream> self = stream.reference().lock();
+  for (const auto& reader : scale_readers_) {
+    if (reader.lock() == self) return absl::OkStatus();
+  }
+  ZERO_RETURN_IF_ERROR(scale_order_.BeginRead(stream));
+  scale_readers_.push_back(stream.reference());
+  return absl::OkStatus();
+}
+
+absl::Status StepController::EndLossScaleUses() {
+  for (const auto& reader : scale_readers_) {
+    const std::shared_ptr<const Stream> stream = reader.lock();
+    if (stream != nullptr) ZERO_RETURN_IF_ERROR(scale_order_.EndRead(*stream));
+  }
+  scale_readers_.clear();
+  return absl::OkStatus();
+}
+
 absl::Status StepController::MakeRoom() {
   while (!outstanding_.empty()) {
     StepOutcome& oldest = *outstanding_.front();
@@ -148,22 +178,16 @@ absl::Status StepController::FillRows(char* staging) const {
   for (int i = 0; i < kStepRows; ++i) {
     const int64_t count = known_applied_ + 1 + i;
     const double rate = config.schedule ? config.schedule(count) : config.learning_rate;
-    // The others cannot come yet, and may lie behind the end of the schedule.
-    const bool possible = i <= static_cast<int>(outstanding_.size());
-    if (possible && !(std::isfinite(rate) && rate >= 0)) {
-      return BadRow("schedule", rate, count, "finite and not negative");
-    }
     const double clip_norm = config.clip_schedule ? config.clip_schedule(count) : config.clip_norm;
-    if (possible && !(std::isfinite(clip_norm) && clip_norm >= 0)) {
-      return BadRow("clip_schedule", clip_norm, count, "0 (no clipping) or a positive limit");
-    }
     const double power = static_cast<double>(count);
     const OptimizerKind kind = config.optimizer;
     const double constant = kind == OptimizerKind::kSgd ? config.momentum : config.beta1;
     const double beta1 = config.beta1_schedule ? config.beta1_schedule(count) : constant;
-    if (possible && !(beta1 >= 0 && beta1 < 1)) {
-      return BadRow("beta1_schedule", beta1, count, "in [0, 1)");
-    }
+    // Whether this count comes is for the device to know, and the same on every rank; only the
+    // first is certain.
+    const absl::Status valid = CheckRow(rate, clip_norm, beta1, count);
+    if (steps_ == 0 && i == 0) ZERO_RETURN_IF_ERROR(valid);
+    rows[i].valid = valid.ok() ? 1 : 0;
     const bool corrected =
         (kind == OptimizerKind::kAdamW || kind == OptimizerKind::kAdam) && config.bias_correction;
     const double correction1 = corrected ? 1 - std::pow(beta1, power) : 1;
@@ -222,6 +246,7 @@ absl::StatusOr<Pending<StepResult>> StepController::Decide(int64_t passes, doubl
     const AllGatherPiece piece{own, all, sizeof(RankNorm), sizeof(RankNorm)};
     return context_.group->AllGather(communication, kControl, {&piece, 1});
   }));
+  ZERO_RETURN_IF_ERROR(EndLossScaleUses());
   ZERO_RETURN_IF_ERROR(norm_order_.Read(stream, [&] {
     DecideArguments arguments;
     arguments.ranks = all;
@@ -242,7 +267,7 @@ absl::StatusOr<Pending<StepResult>> StepController::Decide(int64_t passes, doubl
     arguments.record = At<StepRecord>(layout().record);
     // Even if this fails, it may have been enqueued.
     decided_ = arguments.step;
-    return DecideStep(stream, arguments);
+    return scale_order_.Write(stream, [&] { return DecideStep(stream, arguments); });
   }));
   ZERO_RETURN_IF_ERROR(
       context_.device->Copy(stream, record, At<StepRecord>(layout().record), sizeof(StepRecord)));

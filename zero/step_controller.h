@@ -8,6 +8,7 @@
 #include <mutex>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "absl/status/statusor.h"
 #include "device/handover.h"
@@ -37,6 +38,9 @@ class StepController {
 
   // The next Decide will refuse, on every rank; so did the last, if it failed.
   bool stopped() const { return !stopped_.ok() && steps_ + 1 >= stop_step_ + kStepsInFlight; }
+  // The loss scale of this pass may be read on `stream` from now on, until the next decision, which
+  // waits for all that the stream has been given by then.
+  absl::Status UseLossScale(const Stream& stream);
   // Steps whose decision was enqueued.
   int64_t decided() const { return decided_; }
   // What the last decision that has run left on the device, read over a stream of its own: also
@@ -53,7 +57,7 @@ class StepController {
 
  private:
   explicit StepController(const Context& context)
-      : context_(context), norm_order_(context.device) {}
+      : context_(context), norm_order_(context.device), scale_order_(context.device) {}
   const ScalarLayout& layout() const { return context_.plan->scalars; }
   template <class T>
   T* At(int64_t offset) const {
@@ -61,6 +65,7 @@ class StepController {
   }
   StepState* device_state() const { return At<StepState>(layout().state); }
   absl::Status Initialise();
+  absl::Status EndLossScaleUses();
   // Waits until fewer than kStepsInFlight results are outstanding.
   absl::Status MakeRoom();
   // kInvalidArgument names the count for which the schedule gave no rate.
@@ -73,6 +78,8 @@ class StepController {
   std::shared_ptr<const ParameterIndex> names_;
   std::optional<WrittenCheck> written_;
   Handover norm_order_;
+  Handover scale_order_;  // of the loss scale, which the trainer reads
+  std::vector<std::weak_ptr<const Stream>> scale_readers_;  // since the last decision
   std::deque<std::shared_ptr<StepOutcome>> outstanding_;
   int64_t steps_ = 0;
   int64_t decided_ = 0;

@@ -73,6 +73,13 @@ absl::Status StepOutcome::Stopped() const {
         absl::StrCat("step ", step_, ": step ", record.stop_step,
                      " stopped the run, and this one changed nothing; its result says why"));
   }
+  if (record.stop == StopReason::kNoRow) {
+    return absl::OutOfRangeError(absl::StrCat(
+        "step ", step_, ": the schedules give no values for applied step ",
+        record.applied_steps + 1, ": the rate ", record.learning_rate,
+        " must be finite and not negative, the clip limit likewise, beta1 in [0, 1). Nothing "
+        "changed in this step"));
+  }
   const std::string why =
       record.stop == StopReason::kTooManySkips
           ? absl::StrCat(record.consecutive_skips, " steps in a row were skipped")
