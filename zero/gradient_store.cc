@@ -121,6 +121,9 @@ absl::StatusOr<Gradients> GradientStore::Acquire(int unit, const Stream& stream)
                        "': it is acquired; a unit used more than once must be resident")));
     }
   } else {
+    // Nothing is written, but the trainer may look at the addresses, all null.
+    ZERO_RETURN_IF_ERROR(EndWriting(unit));
+    writer_[unit] = stream.reference();
     return Gradients{data_[unit], false};
   }
   Gradients gradients{data_[unit], progress_[unit] == Progress::kAcquired};
@@ -212,7 +215,11 @@ absl::Status GradientStore::Reduce(int unit, const Stream& stream,
         absl::StrCat("ReduceGradients of unit '", context_.name(unit), "': unwritten parameter ",
                      parameter, " does not exist; the unit has ", parameters)));
   }
-  if (!layout.trainable()) return absl::OkStatus();
+  if (!layout.trainable()) {
+    ZERO_RETURN_IF_ERROR(EndWriting(unit));
+    writer_[unit].reset();
+    return absl::OkStatus();
+  }
   if (progress_[unit] != Progress::kAcquired) {
     return Misuse(absl::FailedPreconditionError(absl::StrCat(
         "ReduceGradients of unit '", context_.name(unit),

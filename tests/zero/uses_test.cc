@@ -243,6 +243,35 @@ TEST_CASE("Destructor: waits for a use that was never released", "[zero][errors]
   }
 }
 
+TEST_CASE("Destructor: waits for a use of the gradients of a frozen unit", "[zero][thread]") {
+  for (int stage = 0; stage < 4; ++stage) {
+    for (const bool reduced : {false, true}) {
+      INFO("stage " << stage << (reduced ? ", reduced" : ""));
+      LocalWorld world(1);
+      Config config;
+      config.stage = stage;
+      Model model = SimpleModel(2, 1000);
+      model.units[0].parameters[0].trainable = false;
+      auto rank = Rank::Create(config, model, world.group(0));
+      REQUIRE_OK(rank.status());
+      std::atomic<bool> freed{false}, late{false};
+      REQUIRE_OK(rank->optimizer->BeginPass(Pass::kTrain));
+      auto gradients = rank->optimizer->AcquireGradients(0, *rank->stream);
+      REQUIRE_OK(gradients.status());
+      REQUIRE_OK(rank->stream->Enqueue("backward", [&, data = gradients->data] {
+        Sleep(20);
+        late = freed.load();
+        return !late && data[0] == nullptr ? absl::OkStatus() : absl::DataLossError("freed");
+      }));
+      if (reduced) REQUIRE_OK(rank->optimizer->ReduceGradients(0, *rank->stream));
+      rank->optimizer.reset();
+      freed = true;
+      CHECK_OK(rank->stream->Synchronize());
+      CHECK_FALSE(late);
+    }
+  }
+}
+
 TEST_CASE("Misuse: a refused Step, BeginPass or AcquireGradients passes no unit over",
           "[zero][errors]") {
   for (int stage = 0; stage < 4; ++stage) {
