@@ -17,9 +17,12 @@ class FirstError {
  public:
   void Add(int rank, const absl::Status& status) {
     const std::lock_guard<std::mutex> lock(mutex_);
-    if (first_.ok()) {
-      first_ = absl::Status(status.code(), absl::StrCat("rank ", rank, ": ", status.message()));
-    }
+    if (!first_.ok()) return;
+    // A run that the optimizer stops is stopped on every rank, for the same reason.
+    first_ = absl::IsOutOfRange(status) ? status
+                                        : absl::Status(status.code(),
+                                                       absl::StrCat("rank ", rank, ": ",
+                                                                    status.message()));
   }
   absl::Status status() const {
     const std::lock_guard<std::mutex> lock(mutex_);
