@@ -54,7 +54,7 @@ void AddFlags(support::FlagTable& flags, Options& options) {
   flags.AddCount("max_skips", &options.max_skips, 0, kMost,
                  "steps skipped in a row that end the run; 0: none do");
   flags.AddSwitch("check_gradients", &options.check_gradients,
-                  "look for the rank that writes inf or NaN; reads gradients once more");
+                  "find the rank that writes inf or NaN: one more read of gradients");
   flags.AddCount("steps", &options.steps, 1, kMost, "optimizer steps");
   flags.AddCount("micro_batch", &options.micro_batch, 1, 1 << 20, "samples of a rank in one pass");
   flags.AddCount("accumulation", &options.accumulation, 1, 1 << 20, "passes of a step");
