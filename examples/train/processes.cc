@@ -133,8 +133,10 @@ absl::StatusOr<Processes> Processes::Join(const Launch& launch, const std::strin
 
 absl::Status Processes::End(const absl::Status& status) {
   if (status.ok()) return rendezvous_->Close();
-  const absl::Status named(status.code(),
-                           absl::StrCat("rank ", rendezvous_->rank(), ": ", status.message()));
+  // A run that the optimizer stops is stopped on every rank, for the same reason.
+  const std::string rank =
+      absl::IsOutOfRange(status) ? "" : absl::StrCat("rank ", rendezvous_->rank(), ": ");
+  const absl::Status named(status.code(), absl::StrCat(rank, status.message()));
   group_->Abort(named);
   return named;
 }
