@@ -14,6 +14,7 @@
 #include "examples/support/flags.h"
 #include "examples/support/program.h"
 #include "examples/support/text.h"
+#include "zero/deepspeed_config.h"
 #include "zero/plan.h"
 
 namespace zero::tools {
@@ -24,6 +25,7 @@ constexpr int kStages = 4;
 
 struct Options {
   std::string model;
+  std::string config;
   int64_t ranks = 8;
   std::string dtype = "bf16";
   std::string accumulation_dtype = "fp32";
@@ -32,14 +34,18 @@ struct Options {
   int64_t sequence_length = 0;
   int64_t reduce_bucket_size = Config().reduce_bucket_size;
   int64_t prefetch = Config().prefetch;
+  std::string optimizer = Name(Config().optimizer);
+  std::string master = Name(Config().master);
 };
 
 void AddFlags(support::FlagTable& flags, Options& options) {
   flags.AddText("model", &options.model, "PATH", "config.json of a LLaMA model, or its folder");
   flags.AddCount("ranks", &options.ranks, 1, 1 << 20, "ranks, usually one for each GPU");
-  flags.AddChoice("dtype", &options.dtype, {"fp32", "bf16"},
+  flags.AddText("config", &options.config, "FILE",
+                "DeepSpeed's JSON, whose stage does not matter; flags add to it");
+  flags.AddChoice("dtype", &options.dtype, {"fp32", "bf16", "fp16"},
                   "of weights, gradients and activations");
-  flags.AddChoice("accumulation_dtype", &options.accumulation_dtype, {"fp32", "bf16"},
+  flags.AddChoice("accumulation_dtype", &options.accumulation_dtype, {"fp32", "bf16", "fp16"},
                   "of stored gradients");
   flags.AddCount("accumulation", &options.accumulation, 1, 1 << 20, "micro-batches of a step");
   flags.AddCount("micro_batch", &options.micro_batch, 1, 1 << 20,
@@ -49,6 +55,56 @@ void AddFlags(support::FlagTable& flags, Options& options) {
   flags.AddCount("reduce_bucket_size", &options.reduce_bucket_size, 1, int64_t{1} << 60,
                  "elements reduced in one call");
   flags.AddCount("prefetch", &options.prefetch, 0, 1 << 20, "units gathered ahead in stage 3");
+  flags.AddChoice("optimizer", &options.optimizer, {"adamw", "adam", "sgd", "lion"},
+                  "sgd without momentum");
+  flags.AddChoice("master", &options.master, {"fp32", "split", "none"},
+                  "kept of 16-bit weights: fp32, the low 16 bits of fp32, nothing");
+}
+
+// The kind of that name; the flags allow no other.
+template <class Kind>
+Kind KindOf(const std::string& name) {
+  int kind = 0;
+  while (name != Name(static_cast<Kind>(kind))) ++kind;
+  return static_cast<Kind>(kind);
+}
+
+// What the table is made for, apart from the stage.
+Config ConfigOf(const Options& options) {
+  Config config;
+  config.optimizer = KindOf<OptimizerKind>(options.optimizer);
+  config.master = KindOf<MasterKind>(options.master);
+  if (config.master == MasterKind::kSplit) config.weight_rounding = WeightRounding::kNearestAway;
+  config.accumulation = ParseDType(options.accumulation_dtype).value_or(DType::kF32);
+  config.reduce_bucket_size = options.reduce_bucket_size;
+  config.prefetch = static_cast<int>(options.prefetch);
+  return config;
+}
+
+// The same of the file that --config names; what else it says goes to `options`.
+absl::StatusOr<Config> ReadConfigFile(const support::FlagTable& flags,
+                                      const llama::LlamaConfig& model, Options& options) {
+  ConfigContext context;
+  context.world_size = options.ranks;
+  context.world_size_source = "--ranks";
+  context.hidden_size = model.hidden_size;
+  context.total_steps = int64_t{1} << 40;  // longer than any warm-up: no byte depends on it
+  const auto give = [&](const char* flag, const char* path, const auto& value) {
+    if (flags.Given(flag)) context.given[path] = {absl::StrCat("--", flag), value};
+  };
+  give("dtype", "dtype", options.dtype);
+  give("accumulation_dtype", "data_types.grad_accum_dtype", options.accumulation_dtype);
+  give("micro_batch", "train_micro_batch_size_per_gpu", options.micro_batch);
+  give("accumulation", "gradient_accumulation_steps", options.accumulation);
+  give("reduce_bucket_size", "zero_optimization.reduce_bucket_size", options.reduce_bucket_size);
+  give("prefetch", "prefetch", options.prefetch);
+  give("optimizer", "optimizer", options.optimizer);
+  give("master", "master", options.master);
+  ZERO_ASSIGN_OR_RETURN(const DeepSpeedConfig file, ReadDeepSpeedConfig(options.config, context));
+  options.dtype = Name(file.dtype);
+  options.micro_batch = file.micro_batch_size;
+  options.accumulation = file.accumulation_steps;
+  return file.config;
 }
 
 // One column of the table.
@@ -59,14 +115,10 @@ struct Column {
 };
 
 absl::StatusOr<Column> PlanStage(const Options& options, const llama::LlamaConfig& model,
-                                 int stage) {
+                                 Config config, int stage) {
   ZERO_ASSIGN_OR_RETURN(const DType dtype, ParseDType(options.dtype));
-  Config config;
   config.stage = stage;
-  ZERO_ASSIGN_OR_RETURN(config.accumulation, ParseDType(options.accumulation_dtype));
-  config.reduce_bucket_size = options.reduce_bucket_size;
-  config.prefetch = static_cast<int>(options.prefetch);
-  config.groups = {{}, {}};
+  config.groups.assign(2, {});  // those that DescribeModel names
   ZERO_ASSIGN_OR_RETURN(const Plan plan, MakePlan(config, llama::DescribeModel(model, dtype),
                                                   static_cast<int>(options.ranks)));
   llama::LlamaModel::Options activations;
@@ -90,7 +142,7 @@ std::string Row(const std::string& name, const std::array<int64_t, kStages>& byt
   return row + "\n";
 }
 
-void PrintTable(const std::array<Column, kStages>& columns) {
+void PrintTable(const Config& config, const std::array<Column, kStages>& columns) {
   const auto collect = [&](const auto& value_of) {
     std::array<int64_t, kStages> values = {};
     for (int s = 0; s < kStages; ++s) values[s] = value_of(columns[s]);
@@ -116,17 +168,18 @@ void PrintTable(const std::array<Column, kStages>& columns) {
                        return found == column.wire.end() ? 0 : found->second;
                      }));
   }
-  std::cout << "(GB of 10^9 bytes; AdamW; without what the system and libraries take)\n";
+  std::cout << "(GB of 10^9 bytes; " << Name(config.optimizer) << ", " << Name(config.master)
+            << " masters; without what the system and libraries take)\n";
 }
 
-absl::Status Plan(const Options& options, const llama::LlamaConfig& model) {
+absl::Status Plan(const Options& options, const llama::LlamaConfig& model, const Config& config) {
   std::array<Column, kStages> columns;
   for (int stage = 0; stage < kStages; ++stage) {
-    ZERO_ASSIGN_OR_RETURN(columns[stage], PlanStage(options, model, stage));
+    ZERO_ASSIGN_OR_RETURN(columns[stage], PlanStage(options, model, config, stage));
   }
   std::cout << options.model << ": " << support::WithSeparators(llama::ParameterCount(model))
             << " parameters in " << options.dtype << " on " << options.ranks << " ranks\n\n";
-  PrintTable(columns);
+  PrintTable(config, columns);
   return absl::OkStatus();
 }
 
@@ -135,9 +188,12 @@ absl::Status CheckOptions(const Options& options) {
   if (options.model.empty()) {
     return absl::InvalidArgumentError("--model is missing: give a config.json or its folder");
   }
-  if (options.dtype == "fp32" && options.accumulation_dtype == "bf16") {
+  if (options.config.empty() && options.accumulation_dtype != "fp32" &&
+      options.accumulation_dtype != options.dtype) {
+    const std::string other = options.dtype == "fp32" ? "" : " or " + options.dtype;
     return absl::InvalidArgumentError(
-        "--accumulation_dtype bf16 is narrower than --dtype fp32: use fp32");
+        absl::StrCat("--accumulation_dtype is '", options.accumulation_dtype, "'; with --dtype ",
+                     options.dtype, " it must be fp32", other));
   }
   return absl::OkStatus();
 }
@@ -168,7 +224,10 @@ int Main(const std::vector<std::string>& arguments) {
                                                 model->max_position_embeddings)),
         support::kExitUsage);
   }
-  const absl::Status status = Plan(options, *model);
+  absl::StatusOr<Config> config = ConfigOf(options);
+  if (!options.config.empty()) config = ReadConfigFile(flags, *model, options);
+  if (!config.ok()) return support::FailLines(kProgram, config.status(), support::kExitFailure);
+  const absl::Status status = Plan(options, *model, *config);
   return status.ok() ? 0 : support::Fail(kProgram, status, support::kExitFailure);
 }
 

@@ -18,32 +18,6 @@ std::string RanksSource(const std::optional<Launch>& launch) {
   return absl::StrCat("the processes of ", launch->launcher);
 }
 
-const char* NameOf(OptimizerKind kind) {
-  switch (kind) {
-    case OptimizerKind::kAdamW:
-      return "adamw";
-    case OptimizerKind::kAdam:
-      return "adam";
-    case OptimizerKind::kSgd:
-      return "sgd";
-    case OptimizerKind::kLion:
-      break;
-  }
-  return "lion";
-}
-
-const char* NameOf(MasterKind kind) {
-  switch (kind) {
-    case MasterKind::kF32:
-      return "fp32";
-    case MasterKind::kSplit:
-      return "split";
-    case MasterKind::kNone:
-      break;
-  }
-  return "none";
-}
-
 ConfigContext ContextOf(const support::FlagTable& flags, const llama::LlamaConfig& model,
                         const std::optional<Launch>& launch, const Options& options) {
   ConfigContext context;
@@ -84,14 +58,14 @@ void SetOptions(const DeepSpeedConfig& file, Options& options) {
   options.accumulation_dtype = Name(config.accumulation);
   options.micro_batch = file.micro_batch_size;
   options.accumulation = file.accumulation_steps;
-  options.optimizer = NameOf(config.optimizer);
+  options.optimizer = Name(config.optimizer);
   options.learning_rate = config.learning_rate;
   options.weight_decay = config.groups[0].weight_decay;
   options.beta1 = config.beta1;
   options.beta2 = config.beta2;
   options.epsilon = config.epsilon;
   options.momentum = config.momentum;
-  options.master = NameOf(config.master);
+  options.master = Name(config.master);
   options.clip = config.clip_norm;
   options.reduce_bucket_size = config.reduce_bucket_size;
   options.prefetch = config.prefetch;
@@ -113,6 +87,7 @@ absl::Status ReadConfigFile(const support::FlagTable& flags, const llama::LlamaC
                                                    "; it must be at most ", kMostInAPass));
   }
   SetOptions(file, options);
+  if (!flags.Given("max_skips")) options.max_skips = file.config.max_consecutive_skips;
   options.file = std::move(file);
   return absl::OkStatus();
 }

@@ -1,11 +1,12 @@
 #include "examples/train/cost.h"
 
 #include <numeric>
+#include <utility>
 
 #include "device/dtype.h"
 #include "device/status.h"
 #include "examples/llama/model.h"
-#include "examples/llama/model_description.h"
+#include "examples/train/groups.h"
 #include "examples/train/rank_trainer.h"
 
 namespace zero::train {
@@ -16,9 +17,10 @@ int64_t Cost::total_bytes() const {
 
 absl::StatusOr<Cost> PlanCost(const Options& options, const llama::LlamaConfig& model) {
   ZERO_ASSIGN_OR_RETURN(const llama::LlamaModel::Options activations, ModelOptions(options, model));
-  ZERO_ASSIGN_OR_RETURN(const Plan plan, MakePlan(OptimizerConfig(options),
-                                                  llama::DescribeModel(model, activations.dtype),
-                                                  static_cast<int>(options.ranks)));
+  ZERO_ASSIGN_OR_RETURN(Model grouped, GroupedModel(options, model, activations.dtype));
+  ZERO_ASSIGN_OR_RETURN(const Plan plan,
+                        MakePlan(OptimizerConfig(options), std::move(grouped),
+                                 static_cast<int>(options.ranks)));
   Cost cost;
   cost.memory = plan.bytes;
   cost.memory[static_cast<size_t>(MemoryCategory::kActivations)] +=

@@ -10,10 +10,12 @@
 
 namespace zero::train {
 
-// {"step", "loss", "learning_rate", "grad_norm", "skipped", "tokens", "tokens_per_second",
-// "step_seconds", "memory": {category: {"current", "peak"}}, "wire": {name: bytes}} and, where the
-// step was followed by an evaluation, "evaluation_loss". Losses in nats per token; memory in bytes,
-// the most of any rank; wire: bytes that rank 0 sent. Numbers read back exactly; null: not finite.
+// {"step", "loss", "learning_rate", "grad_norm", "loss_scale", "next_loss_scale", "skipped",
+// "skipped_steps", "consecutive_skips", "tokens", "tokens_per_second", "step_seconds",
+// "memory": {category: {"current", "peak"}}, "wire": {name: bytes}} and, where the step was
+// followed by an evaluation, "evaluation_loss". Losses in nats per token; grad_norm before
+// clipping; skipped_steps so far; memory in bytes, the most of any rank; wire: bytes that rank 0
+// sent. Numbers read back exactly; null: not finite.
 std::string MetricsLine(const StepReport& report);
 
 // Writes whole lines, each at once. The first replaces what is in the file; a file that was made

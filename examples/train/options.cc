@@ -10,6 +10,7 @@
 #include "device/dtype.h"
 #include "device/status.h"
 #include "examples/llama/model_description.h"
+#include "examples/train/groups.h"
 #include "examples/train/product_threads.h"
 #include "examples/train/rank_device.h"
 #include "zero/schedules.h"
@@ -50,6 +51,10 @@ void AddFlags(support::FlagTable& flags, Options& options) {
                   "factor of the loss; 0: dynamic from 65536 on in fp16, else 1");
   flags.AddChoice("accumulation_dtype", &options.accumulation_dtype, {"fp32", "bf16", "fp16"},
                   "gradients kept between micro-batches");
+  flags.AddCount("max_skips", &options.max_skips, 0, kMost,
+                 "steps skipped in a row that end the run; 0: none do");
+  flags.AddSwitch("check_gradients", &options.check_gradients,
+                  "find the rank that writes inf or NaN: one more read of gradients");
   flags.AddCount("steps", &options.steps, 1, kMost, "optimizer steps");
   flags.AddCount("micro_batch", &options.micro_batch, 1, 1 << 20, "samples of a rank in one pass");
   flags.AddCount("accumulation", &options.accumulation, 1, 1 << 20, "passes of a step");
@@ -65,6 +70,9 @@ void AddFlags(support::FlagTable& flags, Options& options) {
   flags.AddCount("cycles", &options.cycles, 1, kMost, "of --schedule restarts");
   flags.AddNumber("weight_decay", &options.weight_decay, 0, 1000,
                   "of matrices; one-dimensional parameters have none");
+  flags.AddText("no_decay", &options.no_decay, "NAMES",
+                "tensors that have none either, with commas; * is any text");
+  flags.AddText("freeze", &options.freeze, "NAMES", "tensors that stay as they are, likewise");
   flags.AddNumber("beta1", &options.beta1, 0, 0.999999, "decay of the first moment");
   flags.AddNumber("beta2", &options.beta2, 0, 0.999999999, "decay of the second moment");
   flags.AddNumber("epsilon", &options.epsilon, 1e-30, 1, "added to the root of the second moment");
@@ -144,7 +152,7 @@ absl::Status FinishOptions(Options& options, const llama::LlamaConfig& model) {
                      "; it must be at most the model's max_position_embeddings (",
                      model.max_position_embeddings, ")"));
   }
-  return absl::OkStatus();
+  return CheckPatterns(options, model);
 }
 
 absl::StatusOr<Schedule> ScheduleOf(const Options& options) {
@@ -174,6 +182,7 @@ Config OptimizerConfig(const Options& options) {
   config.momentum = options.momentum;
   config.groups.assign(2, {});
   config.groups[llama::kDecayedGroup].weight_decay = options.weight_decay;
+  AddPatternGroups(options, config);
   config.clip_norm = options.clip;
   config.master = MasterOf(options.master);
   if (config.master == MasterKind::kSplit) config.weight_rounding = WeightRounding::kNearestAway;
@@ -184,6 +193,8 @@ Config OptimizerConfig(const Options& options) {
     config.loss_scale.kind = LossScaling::kDynamic;
     config.loss_scale.scale = 65536;
   }
+  config.max_consecutive_skips = options.max_skips;
+  config.check_gradients = options.check_gradients;
   // The flags allow these names only.
   config.accumulation = ParseDType(options.accumulation_dtype).value_or(DType::kF32);
   config.reduce_bucket_size = options.reduce_bucket_size;

@@ -25,6 +25,8 @@ struct Options {
   int64_t stage = 3;
   std::string dtype = "bf16";
   double loss_scale = 0;
+  int64_t max_skips = Config().max_consecutive_skips;
+  bool check_gradients = Config().check_gradients;
   std::string accumulation_dtype = "fp32";
   int64_t steps = 100;
   int64_t micro_batch = 1;
@@ -36,6 +38,8 @@ struct Options {
   std::string schedule = "constant";
   int64_t cycles = 1;
   double weight_decay = 0;
+  std::string no_decay;
+  std::string freeze;
   double beta1 = 0.9;
   double beta2 = 0.999;
   double epsilon = 1e-8;
@@ -72,7 +76,7 @@ void AddFlags(support::FlagTable& flags, Options& options);
 // kInvalidArgument names them. Fills in defaults that depend on the machine.
 absl::Status FinishOptions(Options& options);
 
-// The same for what depends on the model: the sequence length, and its default.
+// The same for what depends on the model: patterns of names; the sequence length, and its default.
 absl::Status FinishOptions(Options& options, const llama::LlamaConfig& model);
 
 // The rate over the run. kInvalidArgument names what does not fit: a warm-up longer than the run.

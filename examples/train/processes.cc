@@ -90,7 +90,9 @@ std::string ConfigurationOf(const Options& o, const llama::LlamaConfig& model,
       "\n--sequence_length=", o.sequence_length, "\n--learning_rate=", o.learning_rate,
       "\n--warmup_steps=", o.warmup_steps, "\n--schedule=", o.schedule, "\n--cycles=", o.cycles,
       "\n--optimizer=", o.optimizer, "\n--momentum=", o.momentum, "\n--master=", o.master,
-      "\n--weight_decay=", o.weight_decay, "\n--beta1=", o.beta1, "\n--beta2=", o.beta2,
+      "\n--weight_decay=", o.weight_decay, "\n--no_decay=", o.no_decay,
+      "\n--freeze=", o.freeze, "\n--max_skips=", o.max_skips,
+      "\n--check_gradients=", o.check_gradients, "\n--beta1=", o.beta1, "\n--beta2=", o.beta2,
       "\n--epsilon=", o.epsilon, "\n--clip=", o.clip, "\n--seed=", o.seed,
       "\n--shuffle=", o.shuffle, "\n--device=", o.device,
       "\n--reduce_bucket_size=", o.reduce_bucket_size, "\n--prefetch=", o.prefetch,
@@ -131,8 +133,10 @@ absl::StatusOr<Processes> Processes::Join(const Launch& launch, const std::strin
 
 absl::Status Processes::End(const absl::Status& status) {
   if (status.ok()) return rendezvous_->Close();
-  const absl::Status named(status.code(),
-                           absl::StrCat("rank ", rendezvous_->rank(), ": ", status.message()));
+  // A run that the optimizer stops is stopped on every rank, for the same reason.
+  const std::string rank =
+      absl::IsOutOfRange(status) ? "" : absl::StrCat("rank ", rendezvous_->rank(), ": ");
+  const absl::Status named(status.code(), absl::StrCat(rank, status.message()));
   group_->Abort(named);
   return named;
 }

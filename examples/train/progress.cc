@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "examples/support/flags.h"
 #include "examples/support/text.h"
 
 namespace zero::train {
@@ -23,6 +24,17 @@ void Push(std::deque<double>& values, double value) {
   if (values.size() > kRecent) values.pop_front();
 }
 
+// Why a step changed nothing, and what becomes of the scale.
+std::string Skipped(const StepResult& result) {
+  std::string text = absl::StrCat("skipped: ", support::WithSeparators(result.non_finite),
+                                  " inf or NaN in the gradient, the first in ",
+                                  result.first_non_finite, " (owner: rank ", result.owner);
+  if (result.producer >= 0) absl::StrAppend(&text, ", writer: rank ", result.producer);
+  absl::StrAppend(&text, "); loss scale ", support::ShortestNumber(result.loss_scale));
+  if (result.next_loss_scale == result.loss_scale) return text + " stays";
+  return absl::StrCat(text, " -> ", support::ShortestNumber(result.next_loss_scale));
+}
+
 }  // namespace
 
 Progress::Progress(int64_t steps, int64_t log_every, bool terminal)
@@ -37,14 +49,17 @@ std::string Progress::Line(const StepReport& report) const {
   const double step_seconds = Mean(recent_);
   const double left = step_seconds * static_cast<double>(steps_ - report.step);
   std::string line =
-      absl::StrFormat("step %*d/%d  loss %.4f  norm %.3f  rate %.2e  %6s tokens/s  %s left",
-                      static_cast<int>(absl::StrCat(steps_).size()), report.step, steps_,
-                      report.loss, report.result.gradient_norm, report.result.learning_rate,
-                      support::WithSeparators(
-                          static_cast<int64_t>(static_cast<double>(report.tokens) / step_seconds)),
-                      support::Duration(left));
-  if (!report.result.applied) {
-    absl::StrAppend(&line, "  skipped: ", report.result.first_non_finite, " is not finite");
+      absl::StrFormat("step %*d/%d  loss %.4f  ", static_cast<int>(absl::StrCat(steps_).size()),
+                      report.step, steps_, report.loss);
+  if (report.result.applied) {
+    absl::StrAppendFormat(
+        &line, "norm %.3f  rate %.2e  %6s tokens/s  %s left", report.result.gradient_norm,
+        report.result.learning_rate,
+        support::WithSeparators(
+            static_cast<int64_t>(static_cast<double>(report.tokens) / step_seconds)),
+        support::Duration(left));
+  } else {
+    absl::StrAppend(&line, Skipped(report.result));
   }
   if (report.evaluation_loss.has_value()) {
     absl::StrAppendFormat(&line, "  evaluation loss %.4f", *report.evaluation_loss);
@@ -81,7 +96,9 @@ void Progress::Summary() const {
   std::cout << absl::StrFormat(
       "%d steps, %s tokens in %s; mean loss of the last %d steps: %.4f nats per token", steps_,
       support::WithSeparators(tokens_), support::Duration(seconds_), losses_.size(), Mean(losses_));
-  if (skipped_ > 0) std::cout << "; " << skipped_ << " steps skipped";
+  if (skipped_ > 0) {
+    std::cout << "; " << skipped_ << (skipped_ == 1 ? " step" : " steps") << " skipped";
+  }
   std::cout << std::endl;
 }
 

@@ -6,6 +6,7 @@
 #include "device/status.h"
 #include "examples/llama/model_description.h"
 #include "examples/llama/train_pass.h"
+#include "examples/train/groups.h"
 #include "examples/train/rank_device.h"
 #include "zero/initializer.h"
 
@@ -26,9 +27,9 @@ absl::Status RankTrainer::Initialise() {
   ZERO_ASSIGN_OR_RETURN(model_, llama::LlamaModel::Create(job_.model, model, device_.get()));
   ZERO_ASSIGN_OR_RETURN(exchange_,
                         StepExchange::Create(device_.get(), group_, options.accumulation));
+  ZERO_ASSIGN_OR_RETURN(Model grouped, GroupedModel(options, job_.model, model.dtype));
   ZERO_ASSIGN_OR_RETURN(optimizer_,
-                        ShardedOptimizer::Create(OptimizerConfig(options),
-                                                 llama::DescribeModel(job_.model, model.dtype),
+                        ShardedOptimizer::Create(OptimizerConfig(options), std::move(grouped),
                                                  device_.get(), group_));
   if (job_.weights != nullptr) {
     return optimizer_->Write(State::kMaster, job_.weights->source(model.dtype));

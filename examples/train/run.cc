@@ -2,6 +2,7 @@
 
 #include <exception>
 #include <mutex>
+#include <string>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -17,9 +18,10 @@ class FirstError {
  public:
   void Add(int rank, const absl::Status& status) {
     const std::lock_guard<std::mutex> lock(mutex_);
-    if (first_.ok()) {
-      first_ = absl::Status(status.code(), absl::StrCat("rank ", rank, ": ", status.message()));
-    }
+    if (!first_.ok()) return;
+    // A run that the optimizer stops is stopped on every rank, for the same reason.
+    const std::string named = absl::IsOutOfRange(status) ? "" : absl::StrCat("rank ", rank, ": ");
+    first_ = absl::Status(status.code(), absl::StrCat(named, status.message()));
   }
   absl::Status status() const {
     const std::lock_guard<std::mutex> lock(mutex_);

@@ -20,6 +20,7 @@
 #include "examples/train/compare_stages.h"
 #include "examples/train/config_file.h"
 #include "examples/train/cost.h"
+#include "examples/train/groups.h"
 #include "examples/train/load.h"
 #include "examples/train/metrics.h"
 #include "examples/train/options.h"
@@ -59,6 +60,7 @@ void PrintConfiguration(const Options& options, const llama::LlamaConfig& model,
             << "step        " << support::WithSeparators(TokensPerStep(options))
             << " tokens: " << options.ranks << " ranks x " << options.accumulation << " passes x "
             << options.micro_batch << " samples x " << options.sequence_length << '\n'
+            << DescribeGroups(options, model)
             << "machine     " << machine << '\n'
             << DescribeConfigFile(options);
 }

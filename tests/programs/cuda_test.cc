@@ -35,6 +35,61 @@ TEST_CASE("zero-train --device cuda: losses and norms are the host's to rounding
   CHECK(cuda.back().loss < cuda.front().loss);
 }
 
+// Checks that steps and scales of the two are the same, and losses and norms within the bounds.
+void CheckAlike(const std::vector<MetricsRecord>& host, const std::vector<MetricsRecord>& cuda,
+                double bound, double norm_bound) {
+  REQUIRE(host.size() == cuda.size());
+  for (size_t i = 0; i < host.size(); ++i) {
+    CAPTURE(i, cuda[i].loss - host[i].loss);
+    CHECK(cuda[i].loss == Approx(host[i].loss).epsilon(bound));
+    CHECK(cuda[i].skipped == host[i].skipped);
+    CHECK(cuda[i].loss_scale == host[i].loss_scale);
+    if (!host[i].skipped) CHECK(cuda[i].grad_norm == Approx(host[i].grad_norm).epsilon(norm_bound));
+  }
+}
+
+TEST_CASE("zero-train --device cuda: a dynamic scale skips the steps that the host skips",
+          "[programs]") {
+  const std::string stage = GENERATE("0", "3");
+  CAPTURE(stage);
+  const TrainingFolder folder;
+  const std::string file = folder.File("ds.json");
+  WriteFile(file, R"({"fp16": {"enabled": true, "initial_scale_power": 20, "hysteresis": 1}})");
+  const std::vector<std::string> flags = {"--config", file,      "--stage",        stage,
+                                          "--steps",  "8",       "--micro_batch=8", "--ranks=2"};
+  const auto host = ReadMetrics(folder.Metrics(flags));
+  std::vector<std::string> on_cuda = flags;
+  on_cuda.push_back("--device=cuda");
+  const auto cuda = ReadMetrics(folder.Metrics(on_cuda, kStandin));
+  REQUIRE(host.size() == 8);
+  CheckAlike(host, cuda, 2e-3, 5e-3);
+  CHECK(host[0].skipped);
+  CHECK_FALSE(host[7].skipped);
+  CHECK(cuda[7].next_loss_scale < 1 << 20);
+  CHECK(cuda[7].loss < cuda[0].loss);
+}
+
+TEST_CASE("zero-train --device cuda: masters and optimizers are the host's to rounding",
+          "[programs]") {
+  const auto [flag, dtype, bound] = GENERATE(table<std::string, std::string, double>(
+      {{"--master=split", "bf16", 2e-2},
+       {"--master=none", "bf16", 2e-2},
+       {"--optimizer=lion", "bf16", 2e-2},
+       {"--optimizer=lion", "fp32", 1e-5},
+       {"--optimizer=adam", "fp32", 1e-5},
+       {"--optimizer=sgd", "fp32", 1e-5}}));
+  CAPTURE(flag, dtype);
+  const TrainingFolder folder;
+  const std::vector<std::string> flags = {flag, "--dtype", dtype, "--weight_decay=0.1",
+                                          "--learning_rate=3e-3", "--accumulation=2"};
+  const auto host = ReadMetrics(folder.Metrics(flags));
+  std::vector<std::string> on_cuda = flags;
+  on_cuda.push_back("--device=cuda");
+  const auto cuda = ReadMetrics(folder.Metrics(on_cuda, kStandin));
+  REQUIRE(host.size() == 4);
+  CheckAlike(host, cuda, bound, dtype == "fp32" ? 1e-4 : 2.5 * bound);
+}
+
 TEST_CASE("zero-train --device cuda: bytes are as planned", "[programs]") {
   const int stage = GENERATE(0, 3);
   const TrainingFolder folder;

@@ -19,7 +19,10 @@ std::vector<MetricsRecord> ReadMetrics(const std::string& text) {
     const nlohmann::json& norm = json.at("grad_norm");
     record.grad_norm = norm.is_null() ? NAN : norm.get<double>();
     json.at("loss_scale").get_to(record.loss_scale);
+    json.at("next_loss_scale").get_to(record.next_loss_scale);
     json.at("skipped").get_to(record.skipped);
+    json.at("skipped_steps").get_to(record.skipped_steps);
+    json.at("consecutive_skips").get_to(record.consecutive_skips);
     json.at("tokens").get_to(record.tokens);
     json.at("tokens_per_second").get_to(record.tokens_per_second);
     json.at("step_seconds").get_to(record.step_seconds);

@@ -14,8 +14,9 @@ struct MetricsRecord {
   int64_t step = 0;
   double loss = 0, learning_rate = 0, tokens_per_second = 0, step_seconds = 0;
   double grad_norm = 0;  // NaN for null: not finite
-  double loss_scale = 0;
+  double loss_scale = 0, next_loss_scale = 0;
   bool skipped = false;
+  int64_t skipped_steps = 0, consecutive_skips = 0;
   int64_t tokens = 0;
   std::map<std::string, int64_t> current, peak;  // memory, by category
   std::map<std::string, int64_t> wire;
