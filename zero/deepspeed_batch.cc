@@ -29,10 +29,11 @@ std::string Shown(const std::optional<int64_t>& size) {
 std::string CompleteBatchSizes(BatchSizes& sizes, int64_t ranks) {
   // Sets `missing` = train / (known x ranks).
   const auto divide = [&](std::optional<int64_t>& missing, int64_t known) -> std::string {
-    if (*sizes.train % (known * ranks) != 0) {
+    const int64_t divisor = Product(known, ranks, 1);
+    if (*sizes.train % divisor != 0) {
       return absl::StrCat(*sizes.train, " is no multiple of ", known, " x ", ranks);
     }
-    missing = *sizes.train / (known * ranks);
+    missing = *sizes.train / divisor;
     return "";
   };
   if (!sizes.train.has_value() && !sizes.micro.has_value()) {
@@ -62,7 +63,8 @@ void ReadBatchSizes(DeepSpeedValues& values, const ConfigContext& context,
   for (const auto& [path, size] : {std::pair(kTrain, sizes.train), std::pair(kMicro, sizes.micro),
                                    std::pair(kAccumulation, sizes.accumulation)}) {
     // Wrong by itself, which has been said.
-    if (values.Find(path) != nullptr && !values.IsAuto(path) && !size.has_value()) return;
+    const bool in_file = values.Find(path) != nullptr && !values.IsAuto(path);
+    if ((in_file || values.Given(path) != nullptr) && !size.has_value()) return;
   }
   // "auto" without anything to derive it from is one sample.
   if (!sizes.train.has_value() && !sizes.micro.has_value() &&

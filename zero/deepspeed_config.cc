@@ -45,6 +45,12 @@ void ReadAll(DeepSpeedValues& values, const ConfigContext& context, DeepSpeedCon
 absl::StatusOr<DeepSpeedConfig> ParseDeepSpeedConfig(const std::string& text,
                                                      const ConfigContext& context,
                                                      const std::string& name) {
+  if (context.world_size < 1) {  // other values are divided by it
+    return absl::InvalidArgumentError(
+        absl::StrCat(name, ": the world size is ", context.world_size,
+                     context.world_size_source.empty() ? "" : ", from ", context.world_size_source,
+                     "; it must be at least 1"));
+  }
   std::vector<JsonProblem> problems;
   const std::optional<JsonValue> root = ReadRelaxedJson(text, problems);
   if (!root.has_value()) return AllProblems(std::move(problems), name);

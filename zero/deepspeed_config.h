@@ -23,17 +23,18 @@ struct CallerValue {
 
 // What a file is read against.
 struct ConfigContext {
-  int64_t world_size = 1;
+  int64_t world_size = 1;              // at least 1
   std::string world_size_source;       // for messages: "--ranks", "WORLD_SIZE"
   std::optional<int64_t> hidden_size;  // of the model; "auto" bucket sizes are functions of it
   std::optional<int64_t>
       total_steps;  // of the run; a schedule without an end of its own ends there
   // By the path of the key, "optimizer.params.lr" say, and of its type: counts int64_t, numbers
   // double. "auto" takes the value, so does a key that is left out, and a file that says another
-  // one is refused. Besides: "optimizer", one of "adamw", "adam" (decay added to the gradient),
-  // "sgd" and "lion"; "optimizer.params.beta1" and "optimizer.params.beta2"; "dtype", one of
-  // "fp32", "fp16" and "bf16"; "master", one of "fp32", "split" and "none"; "prefetch", units,
-  // which are 0 exactly if the file's bucket is.
+  // one is refused, as is a value that the file may not have. "scheduler.type" may be a schedule
+  // of the caller's own: then config.schedule is left empty for it. Besides: "optimizer", one of
+  // "adamw", "adam" (decay added to the gradient), "sgd" and "lion"; "optimizer.params.beta1" and
+  // "optimizer.params.beta2"; "dtype", one of "fp32", "fp16" and "bf16"; "master", one of "fp32",
+  // "split" and "none"; "prefetch", units, which are 0 exactly if the file's bucket is.
   std::map<std::string, CallerValue> given;
 };
 
@@ -44,7 +45,7 @@ struct DeepSpeedConfig {
   int64_t micro_batch_size = 0;    // samples of a rank in one pass
   int64_t accumulation_steps = 0;  // passes of a step
   int64_t steps_per_print = 0;
-  std::string scheduler;  // scheduler.type; empty: none, and config.schedule is empty
+  std::string scheduler;  // scheduler.type; empty: none, or the caller's own; no config.schedule
   // One line for each key that is ignored, or taken otherwise than it is written, and why.
   std::vector<std::string> notes;
   // The values in force as JSON of several lines, defaults and what "auto" became included.

@@ -31,26 +31,54 @@ const char* TypeName(OptimizerKind kind) {
   return "Lion";
 }
 
-// The optimizer that the caller asks for; else AdamW.
-OptimizerKind GivenKind(const DeepSpeedValues& values) {
-  const CallerValue* given = values.Given("optimizer");
-  const std::string* name = given == nullptr ? nullptr : std::get_if<std::string>(&given->value);
-  for (const OptimizerKind kind :
-       {OptimizerKind::kAdam, OptimizerKind::kSgd, OptimizerKind::kLion}) {
-    if (name != nullptr && *name == Name(kind)) return kind;
+constexpr OptimizerKind kKinds[] = {OptimizerKind::kAdamW, OptimizerKind::kAdam,
+                                    OptimizerKind::kSgd, OptimizerKind::kLion};
+
+// The optimizer that the caller asks for, if it does.
+std::optional<OptimizerKind> GivenKind(DeepSpeedValues& values) {
+  const std::optional<std::string> name = values.GivenAs<std::string>("optimizer");
+  if (!name.has_value()) return std::nullopt;
+  for (const OptimizerKind kind : kKinds) {
+    if (*name == Name(kind)) return kind;
   }
-  return OptimizerKind::kAdamW;
+  values.WrongGiven("optimizer", "adamw, adam, sgd or lion");
+  return std::nullopt;
+}
+
+// Whether the decay is decoupled, as DeepSpeed's "Adam" has it too unless this is false.
+std::optional<bool> ReadMode(DeepSpeedValues& values) {
+  return values.MaybeSwitch(absl::StrCat(kParams, ".adam_w_mode"));
+}
+
+void NoteDecoupled(DeepSpeedValues& values) {
+  values.Note(absl::StrCat(kParams,
+                           ".adam_w_mode is false, but type AdamW decouples the decay; for the "
+                           "other form the type is Adam"));
+}
+
+// The mode, where the kind is not the file's but the caller's or the default.
+void CheckMode(DeepSpeedValues& values, OptimizerKind kind) {
+  if (kind != OptimizerKind::kAdamW && kind != OptimizerKind::kAdam) return;
+  const bool decoupled = kind == OptimizerKind::kAdamW;
+  if (ReadMode(values).value_or(decoupled) == decoupled) return;
+  const CallerValue* given = values.Given("optimizer");
+  if (given == nullptr) return NoteDecoupled(values);
+  const std::string mode = absl::StrCat(kParams, ".adam_w_mode");
+  values.Problem(mode, absl::StrCat(mode, " is ", decoupled ? "false" : "true", ", but ",
+                                    given->name, " is \"", Name(kind), "\""));
 }
 
 OptimizerKind ReadKind(DeepSpeedValues& values) {
   const bool in_file = values.Find(kType) != nullptr && !values.IsAuto(kType);
+  const std::optional<OptimizerKind> known = GivenKind(values);
   if (!in_file) {
-    const OptimizerKind kind = GivenKind(values);
+    const OptimizerKind kind = known.value_or(OptimizerKind::kAdamW);
     if (values.Find("optimizer") != nullptr && values.Find(kType) == nullptr &&
         values.Given("optimizer") == nullptr) {
       values.Problem("optimizer", "optimizer.type is missing; it must be AdamW, Adam, SGD or Lion");
     }
     values.Resolve(kType, Quoted(TypeName(kind)));
+    CheckMode(values, kind);
     return kind;
   }
   const std::string type = values.Choice(kType, "AdamW", {"AdamW", "Adam", "SGD", "Lion"});
@@ -58,21 +86,14 @@ OptimizerKind ReadKind(DeepSpeedValues& values) {
   if (type == "SGD") kind = OptimizerKind::kSgd;
   if (type == "Lion") kind = OptimizerKind::kLion;
   if (type == "AdamW" || type == "Adam") {
-    // DeepSpeed decouples the decay of "Adam" too, unless this is false.
-    const std::string mode = absl::StrCat(kParams, ".adam_w_mode");
-    const bool decoupled = values.MaybeSwitch(mode).value_or(true);
-    if (type == "AdamW" && !decoupled) {
-      values.Note(absl::StrCat(mode,
-                               " is false, but type AdamW decouples the decay; for the other "
-                               "form the type is Adam"));
-    }
+    const bool decoupled = ReadMode(values).value_or(true);
+    if (type == "AdamW" && !decoupled) NoteDecoupled(values);
     if (type == "Adam" && !decoupled) kind = OptimizerKind::kAdam;
   }
-  const CallerValue* given = values.Given("optimizer");
-  if (given != nullptr && GivenKind(values) != kind) {
+  if (known.has_value() && *known != kind) {
     values.Problem(kType,
                    absl::StrCat(kType, " is \"", type, "\" (", TypeName(kind), "'s decay), but ",
-                                given->name, " is \"", Name(GivenKind(values)), "\""));
+                                values.Given("optimizer")->name, " is \"", Name(*known), "\""));
   }
   return kind;
 }
@@ -82,19 +103,24 @@ void ReadBetas(DeepSpeedValues& values, Config& config) {
   double* targets[] = {&config.beta1, &config.beta2};
   for (size_t i = 0; i < 2; ++i) {
     const std::optional<double> item = values.Item(betas, i, 2, Decay, kDecayWanted);
-    const CallerValue* given = values.Given(absl::StrCat(kParams, ".beta", i + 1));
-    const double* known = given == nullptr ? nullptr : std::get_if<double>(&given->value);
-    if (item.has_value() && known != nullptr && *item != *known) {
+    const std::string path = absl::StrCat(kParams, ".beta", i + 1);
+    const CallerValue* given = values.Given(path);
+    const std::optional<double> known = values.GivenAs<double>(path);
+    if (known.has_value() && !Decay(*known)) values.WrongGiven(path, kDecayWanted);
+    if (item.has_value() && known.has_value() && *item != *known) {
       values.Problem(betas, absl::StrCat(betas, "[", i, "] is ", ShortestText(*item), ", but ",
                                          given->name, " is ", ShortestText(*known)));
     }
-    if (item.has_value() || known != nullptr) *targets[i] = item.has_value() ? *item : *known;
+    if (item.has_value() || known.has_value()) *targets[i] = item.has_value() ? *item : *known;
   }
-  values.Resolve(
-      betas, absl::StrCat("[", ShortestText(config.beta1), ", ", ShortestText(config.beta2), "]"));
+  values.Resolve(betas, BetasText(config));
 }
 
 }  // namespace
+
+std::string BetasText(const Config& config) {
+  return absl::StrCat("[", ShortestText(config.beta1), ", ", ShortestText(config.beta2), "]");
+}
 
 void ReadOptimizer(DeepSpeedValues& values, DeepSpeedConfig& result) {
   const auto path = [](const char* name) { return absl::StrCat(kParams, ".", name); };

@@ -32,14 +32,18 @@ DType ReadDType(DeepSpeedValues& values) {
                                                 " are both true; keep one"));
   }
   const CallerValue* given = values.Given("dtype");
-  const std::string* dtype = given == nullptr ? nullptr : std::get_if<std::string>(&given->value);
-  if (dtype != nullptr) {
+  const std::optional<std::string> dtype = values.GivenAs<std::string>("dtype");
+  if (dtype.has_value() && *dtype != "fp32" && *dtype != "fp16" && *dtype != "bf16") {
+    values.WrongGiven("dtype", "fp32, fp16 or bf16");
+    return DType::kF32;
+  }
+  if (dtype.has_value()) {
     CheckSwitch(values, "fp16.enabled", fp16, "fp16", *given, *dtype);
     CheckSwitch(values, "bf16.enabled", bf16, "bf16", *given, *dtype);
   }
   if (fp16.value_or(false)) return DType::kF16;
   if (bf16.value_or(false)) return DType::kBF16;
-  if (dtype != nullptr) return ParseDType(*dtype).value_or(DType::kF32);
+  if (dtype.has_value()) return ParseDType(*dtype).value_or(DType::kF32);
   return values.IsAuto("bf16.enabled") ? DType::kBF16 : DType::kF32;
 }
 
@@ -81,10 +85,13 @@ void ReadLossScale(DeepSpeedValues& values, DeepSpeedConfig& result) {
 }
 
 // What the caller asks for, or "fp32".
-std::string GivenMaster(const DeepSpeedValues& values) {
-  const CallerValue* given = values.Given("master");
-  const std::string* name = given == nullptr ? nullptr : std::get_if<std::string>(&given->value);
-  return name == nullptr ? "fp32" : *name;
+std::string GivenMaster(DeepSpeedValues& values) {
+  const std::optional<std::string> name = values.GivenAs<std::string>("master");
+  if (!name.has_value()) return "fp32";
+  if (*name != "fp32" && *name != "split" && *name != "none") {
+    values.WrongGiven("master", "fp32, split or none");
+  }
+  return *name;
 }
 
 void ReadMaster(DeepSpeedValues& values, DeepSpeedConfig& result) {

@@ -1,7 +1,9 @@
+#include <algorithm>
 #include <cmath>
 #include <limits>
 #include <utility>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "zero/deepspeed_sections.h"
 #include "zero/schedules.h"
@@ -16,6 +18,10 @@ bool Finite(double value) { return std::isfinite(value); }
 bool NotNegative(double value) { return value >= 0; }
 bool Part(double value) { return value >= 0 && value <= 1; }
 bool Decay(double value) { return value >= 0 && value < 1; }
+
+std::vector<std::string> Types() {
+  return {"WarmupLR", "WarmupDecayLR", "WarmupCosineLR", "OneCycle", "LRRangeTest"};
+}
 
 std::string Path(const char* name) { return absl::StrCat("scheduler.params.", name); }
 
@@ -84,8 +90,63 @@ OneCycle ReadOneCycle(DeepSpeedValues& values, Parameters& parameters) {
   return cycle;
 }
 
+// The first update whose beta1 is not in [0, 1); nothing where none is. In the cycle all are, and
+// after it beta1 goes one way.
+std::optional<int64_t> FirstOutside(const Schedule& momentum) {
+  int64_t inside = 1;
+  int64_t outside = int64_t{1} << 62;
+  if (Decay(momentum(outside))) return std::nullopt;
+  while (outside - inside > 1) {
+    const int64_t middle = inside + (outside - inside) / 2;
+    (Decay(momentum(middle)) ? inside : outside) = middle;
+  }
+  return outside;
+}
+
+// beta1 is not held at the ends of its range: at 1 the weights would stand still.
+void CheckMomentum(DeepSpeedValues& values, const ConfigContext& context, const OneCycle& cycle,
+                   const Schedule& momentum) {
+  const std::optional<int64_t> first = FirstOutside(momentum);
+  if (!first.has_value()) return;
+  const std::string path = Path("decay_mom_rate");
+  const std::string text =
+      absl::StrCat(path, " is ", ShortestText(cycle.decay_mom_rate), ", which takes beta1, ",
+                   "after the cycle, out of [0, 1) at update ", *first);
+  if (!context.total_steps.has_value()) {
+    values.Note(text + ", which is refused when it comes");
+  } else if (*first <= *context.total_steps) {
+    values.Problem(path, absl::StrCat(text, " of ", *context.total_steps));
+  }
+}
+
+// One of the caller's betas, in whose place OneCycle puts its own.
+void RefuseGivenBeta(DeepSpeedValues& values, const char* name, const std::string& instead) {
+  const CallerValue* given = values.Given(absl::StrCat("optimizer.params.", name));
+  const double* beta = given == nullptr ? nullptr : std::get_if<double>(&given->value);
+  if (beta == nullptr) return;
+  values.Problem(kType, absl::StrCat("OneCycle ", instead, ", but ", given->name, " is ",
+                                     ShortestText(*beta), "; without it, or with ",
+                                     Path("cycle_momentum"), " false, they agree"));
+}
+
+// OneCycle's betas in place of the optimizer's.
+void ReplaceBetas(DeepSpeedValues& values, const Schedule& momentum, Config& config) {
+  const std::string before = BetasText(config);
+  RefuseGivenBeta(values, "beta1", "drives beta1");
+  if (config.beta2 != kOneCycleBeta2) {
+    RefuseGivenBeta(values, "beta2", absl::StrCat("sets beta2 to ", ShortestText(kOneCycleBeta2)));
+  }
+  config.beta1 = momentum(1);
+  config.beta2 = kOneCycleBeta2;
+  const std::string betas = "optimizer.params.betas";
+  values.Resolve(betas, BetasText(config));
+  values.Note(absl::StrCat(betas, " is ", BetasText(config), ", not ", before,
+                           ": OneCycle drives beta1 from there, and sets beta2, unless ",
+                           Path("cycle_momentum"), " is false"));
+}
+
 absl::StatusOr<Schedule> ReadCycle(DeepSpeedValues& values, Parameters& parameters,
-                                   Config& config) {
+                                   const ConfigContext& context, Config& config) {
   const OneCycle cycle = ReadOneCycle(values, parameters);
   if (values.Switch(Path("cycle_momentum"), true)) {
     if (config.optimizer == OptimizerKind::kSgd) {
@@ -93,15 +154,17 @@ absl::StatusOr<Schedule> ReadCycle(DeepSpeedValues& values, Parameters& paramete
     } else {
       absl::StatusOr<Schedule> momentum = MakeMomentumSchedule(cycle);
       if (!momentum.ok()) return momentum;
+      CheckMomentum(values, context, cycle, *momentum);
+      ReplaceBetas(values, *momentum, config);
       config.beta1_schedule = *std::move(momentum);
-      config.beta2 = kOneCycleBeta2;
     }
   }
   return MakeSchedule(cycle);
 }
 
 absl::StatusOr<Schedule> ReadType(const std::string& type, DeepSpeedValues& values,
-                                  Parameters& parameters, Config& config) {
+                                  Parameters& parameters, const ConfigContext& context,
+                                  Config& config) {
   if (type == "WarmupLR") {
     WarmupLr wanted;
     wanted.warmup_min_lr = parameters.Rate("warmup_min_lr", 0);
@@ -129,33 +192,62 @@ absl::StatusOr<Schedule> ReadType(const std::string& type, DeepSpeedValues& valu
     wanted.warmup_type = parameters.WarmUpKind();
     return MakeSchedule(wanted);
   }
-  if (type == "OneCycle") return ReadCycle(values, parameters, config);
-  LrRangeTest wanted;
-  wanted.lr_range_test_min_lr = parameters.Rate("lr_range_test_min_lr", 1e-3);
-  wanted.lr_range_test_step_size = parameters.Steps("lr_range_test_step_size", 2000, 1);
-  wanted.lr_range_test_step_rate = parameters.Rate("lr_range_test_step_rate", 1);
-  wanted.lr_range_test_staircase = values.Switch(Path("lr_range_test_staircase"), false);
-  return MakeSchedule(wanted);
+  if (type == "OneCycle") return ReadCycle(values, parameters, context, config);
+  if (type == "LRRangeTest") {
+    LrRangeTest wanted;
+    wanted.lr_range_test_min_lr = parameters.Rate("lr_range_test_min_lr", 1e-3);
+    wanted.lr_range_test_step_size = parameters.Steps("lr_range_test_step_size", 2000, 1);
+    wanted.lr_range_test_step_rate = parameters.Rate("lr_range_test_step_rate", 1);
+    wanted.lr_range_test_staircase = values.Switch(Path("lr_range_test_staircase"), false);
+    return MakeSchedule(wanted);
+  }
+  return absl::InternalError(absl::StrCat("type ", type, " has no parameters here"));
+}
+
+// Where the file leaves the type open: whether the caller's schedule is one of its own, which then
+// stays the caller's. DeepSpeed's parameters have no meaning for it.
+bool LeftToCaller(DeepSpeedValues& values) {
+  if (values.Find(kType) != nullptr && !values.IsAuto(kType)) return false;
+  const std::optional<std::string> name = values.GivenAs<std::string>(kType);
+  if (!name.has_value()) return false;
+  const std::vector<std::string> types = Types();
+  const bool known = std::any_of(types.begin(), types.end(), [&](const std::string& type) {
+    return absl::EqualsIgnoreCase(type, *name);
+  });
+  if (known) return false;
+  const std::string& flag = values.Given(kType)->name;
+  values.Note(absl::StrCat(kType, " is left to ", flag, ", ", Quoted(*name)));
+  for (const std::string& key : KeysOfSection("scheduler.params")) {
+    const std::string path = Path(key.c_str());
+    if (FindDeepSpeedKey(path)->fate != KeyFate::kHonoured) continue;
+    if (values.Find(path) == nullptr || values.IsAuto(path)) continue;
+    values.Problem(path, absl::StrCat(values.Spelled(path), " is no parameter of ", Quoted(*name),
+                                      ", which ", flag, " is"));
+  }
+  return true;
 }
 
 }  // namespace
 
 void ReadScheduler(DeepSpeedValues& values, const ConfigContext& context, DeepSpeedConfig& result) {
   if (values.Find("scheduler") == nullptr) return;
-  if (values.Find(kType) == nullptr) {
-    values.Problem("scheduler",
-                   "scheduler.type is missing; it must be WarmupLR, WarmupDecayLR, "
-                   "WarmupCosineLR, OneCycle or LRRangeTest");
+  if (LeftToCaller(values)) return;
+  const bool automatic = values.IsAuto(kType);
+  if ((automatic || values.Find(kType) == nullptr) && values.Given(kType) == nullptr) {
+    values.Problem(automatic ? kType : "scheduler",
+                   absl::StrCat(kType,
+                                automatic ? " is \"auto\", and nothing says which" : " is missing",
+                                "; it must be WarmupLR, WarmupDecayLR, WarmupCosineLR, OneCycle or "
+                                "LRRangeTest"));
     return;
   }
-  const std::optional<std::string> type = values.MaybeChoice(
-      kType, {"WarmupLR", "WarmupDecayLR", "WarmupCosineLR", "OneCycle", "LRRangeTest"});
+  const std::optional<std::string> type = values.MaybeChoice(kType, Types());
   if (!type.has_value()) return;
   values.Resolve(kType, Quoted(*type));
   result.scheduler = *type;
   Parameters parameters(values, context, result.config.learning_rate);
   const size_t problems = values.problems();
-  absl::StatusOr<Schedule> schedule = ReadType(*type, values, parameters, result.config);
+  absl::StatusOr<Schedule> schedule = ReadType(*type, values, parameters, context, result.config);
   if (schedule.ok()) {
     result.config.schedule = *std::move(schedule);
   } else if (values.problems() == problems) {

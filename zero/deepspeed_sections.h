@@ -19,8 +19,8 @@ struct BatchSizes {
 };
 
 // Fills in the sizes that are missing: the train batch is micro-batch x accumulation x `ranks`. One
-// alone leaves an accumulation of 1. Returns what does not fit, as a sentence without a subject;
-// empty: all three are set and fit.
+// alone leaves an accumulation of 1. Sizes and `ranks` must be at least 1. Returns what does not
+// fit, as a sentence without a subject; empty: all three are set and fit.
 std::string CompleteBatchSizes(BatchSizes& sizes, int64_t ranks);
 
 void ReadBatchSizes(DeepSpeedValues& values, const ConfigContext& context, DeepSpeedConfig& result);
@@ -32,6 +32,8 @@ void ReadPrecision(DeepSpeedValues& values, const ConfigContext& context, DeepSp
 void ReadGradients(DeepSpeedValues& values, const ConfigContext& context, DeepSpeedConfig& result);
 
 void ReadOptimizer(DeepSpeedValues& values, DeepSpeedConfig& result);
+// optimizer.params.betas as JSON.
+std::string BetasText(const Config& config);
 
 // After ReadOptimizer, whose rate is the default.
 void ReadScheduler(DeepSpeedValues& values, const ConfigContext& context, DeepSpeedConfig& result);

@@ -57,11 +57,18 @@ std::string ElsewhereWith(const std::string& name) {
   return found;
 }
 
-// Whether `value` holds "enabled": true at any depth.
+// Whether what "enabled" says is no. "auto" is the default, which is no; a 1 that Python would take
+// for true is a yes.
+bool IsOff(const JsonValue& value) {
+  return value.kind == Kind::kNull || value.text == "false" || IsAutoText(value);
+}
+
+// Whether `value` holds an "enabled" that is not off, at any depth.
 bool AnyEnabled(const JsonValue& value) {
-  return std::any_of(value.members.begin(), value.members.end(), [](const JsonMember& member) {
-    return (member.key == "enabled" && member.value.text == "true") || AnyEnabled(member.value);
-  });
+  return std::any_of(value.items.begin(), value.items.end(), AnyEnabled) ||
+         std::any_of(value.members.begin(), value.members.end(), [](const JsonMember& member) {
+           return (member.key == "enabled" && !IsOff(member.value)) || AnyEnabled(member.value);
+         });
 }
 
 std::string ToJson(const CallerValue& given) {
@@ -118,7 +125,9 @@ void DeepSpeedValues::Walk(const std::string& section, const std::string& writte
     // A point within a key is no step into a section.
     if (absl::StrContains(member.key, '.') || FindDeepSpeedKey(path) == nullptr) {
       Unknown(section, Join(written, member.key), member);
-    } else if (member.value.kind != Kind::kNull) {
+    } else if (member.value.kind == Kind::kNull) {
+      Note(absl::StrCat(Join(written, member.key), " is null: taken as left out"));
+    } else {
       Visit(path, member, Join(written, member.key));
     }
   }
@@ -258,6 +267,21 @@ const CallerValue* DeepSpeedValues::Given(const std::string& path) const {
   return found == context_.given.end() ? nullptr : &found->second;
 }
 
+template <typename T>
+std::optional<T> DeepSpeedValues::GivenAs(const std::string& path) {
+  const CallerValue* given = Given(path);
+  if (given == nullptr) return std::nullopt;
+  if (const T* value = std::get_if<T>(&given->value)) return *value;
+  Problem(path, absl::StrCat(given->name, " is ", ToJson(*given),
+                             ", which is not of the key's type"));
+  return std::nullopt;
+}
+
+template std::optional<bool> DeepSpeedValues::GivenAs(const std::string&);
+template std::optional<int64_t> DeepSpeedValues::GivenAs(const std::string&);
+template std::optional<double> DeepSpeedValues::GivenAs(const std::string&);
+template std::optional<std::string> DeepSpeedValues::GivenAs(const std::string&);
+
 std::string DeepSpeedValues::Spelled(const std::string& path) const {
   const auto found = entries_.find(path);
   return found == entries_.end() ? path : found->second.written;
@@ -288,45 +312,50 @@ std::optional<std::string> DeepSpeedValues::NumberText(const std::string& path,
 }
 
 std::optional<bool> DeepSpeedValues::MaybeSwitch(const std::string& path) {
-  const CallerValue* given = Given(path);
-  const bool* on = given == nullptr ? nullptr : std::get_if<bool>(&given->value);
+  const std::optional<bool> on = GivenAs<bool>(path);
   const JsonValue* value = InFile(path);
-  if (value == nullptr) return on == nullptr ? std::nullopt : std::optional<bool>(*on);
+  if (value == nullptr) return on;
   if (value->text != "true" && value->text != "false") return std::nullopt;  // said already
   if (value->kind == Kind::kString && unquoted_.insert(path).second) {
     Note(absl::StrCat(Spelled(path), " is ", Shown(*value), ", a text: taken as ", value->text));
   }
-  CheckGiven(path, on == nullptr || *on == (value->text == "true"));
+  CheckGiven(path, !on.has_value() || *on == (value->text == "true"));
   return value->text == "true";
 }
 
 std::optional<int64_t> DeepSpeedValues::MaybeCount(const std::string& path, int64_t least,
                                                    int64_t most) {
-  const CallerValue* given = Given(path);
-  const int64_t* count = given == nullptr ? nullptr : std::get_if<int64_t>(&given->value);
+  const std::optional<int64_t> count = GivenAs<int64_t>(path);
+  const std::string range = most == std::numeric_limits<int64_t>::max()
+                                ? absl::StrCat("a whole number of at least ", least)
+                                : absl::StrCat("a whole number from ", least, " to ", most);
   const JsonValue* value = InFile(path);
-  if (value == nullptr) return count == nullptr ? std::nullopt : std::optional<int64_t>(*count);
+  if (value == nullptr) {
+    if (!count.has_value() || (*count >= least && *count <= most)) return count;
+    WrongGiven(path, range);
+    return std::nullopt;
+  }
   const std::optional<std::string> text = NumberText(path, *value);
   const absl::StatusOr<int64_t> number = ExactInteger(text.value_or(""));
   if (!number.ok()) return std::nullopt;  // said already
   if (*number < least || *number > most) {
-    const std::string range = most == std::numeric_limits<int64_t>::max()
-                                  ? absl::StrCat("a whole number of at least ", least)
-                                  : absl::StrCat("a whole number from ", least, " to ", most);
     Wrong(path, Shown(*value), range);
     return std::nullopt;
   }
-  CheckGiven(path, count == nullptr || *count == *number);
+  CheckGiven(path, !count.has_value() || *count == *number);
   return *number;
 }
 
 std::optional<double> DeepSpeedValues::MaybeNumber(const std::string& path,
                                                    absl::FunctionRef<bool(double)> right,
                                                    const std::string& wanted) {
-  const CallerValue* given = Given(path);
-  const double* known = given == nullptr ? nullptr : std::get_if<double>(&given->value);
+  const std::optional<double> known = GivenAs<double>(path);
   const JsonValue* value = InFile(path);
-  if (value == nullptr) return known == nullptr ? std::nullopt : std::optional<double>(*known);
+  if (value == nullptr) {
+    if (!known.has_value() || right(*known)) return known;
+    WrongGiven(path, wanted);
+    return std::nullopt;
+  }
   const std::optional<std::string> text = NumberText(path, *value);
   const absl::StatusOr<double> number = NearestDouble(text.value_or(""));
   if (!number.ok()) return std::nullopt;  // said already
@@ -334,23 +363,27 @@ std::optional<double> DeepSpeedValues::MaybeNumber(const std::string& path,
     Wrong(path, Shown(*value), wanted);
     return std::nullopt;
   }
-  CheckGiven(path, known == nullptr || *known == *number);
+  CheckGiven(path, !known.has_value() || *known == *number);
   return *number;
 }
 
 std::optional<std::string> DeepSpeedValues::MaybeChoice(const std::string& path,
                                                         const std::vector<std::string>& choices) {
-  const CallerValue* given = Given(path);
-  const std::string* known = given == nullptr ? nullptr : std::get_if<std::string>(&given->value);
+  const std::optional<std::string> known = GivenAs<std::string>(path);
   const JsonValue* value = InFile(path);
-  if (value == nullptr) return known == nullptr ? std::nullopt : std::optional<std::string>(*known);
-  if (value->kind != Kind::kString) return std::nullopt;  // said already
+  if (value == nullptr && !known.has_value()) return std::nullopt;
+  if (value != nullptr && value->kind != Kind::kString) return std::nullopt;  // said already
   for (const std::string& choice : choices) {
-    if (!absl::EqualsIgnoreCase(choice, value->text)) continue;
-    CheckGiven(path, known == nullptr || *known == choice);
+    if (!absl::EqualsIgnoreCase(choice, value == nullptr ? *known : value->text)) continue;
+    CheckGiven(path, !known.has_value() || absl::EqualsIgnoreCase(*known, choice));
     return choice;
   }
-  Wrong(path, Shown(*value), absl::StrJoin(choices, " or "));
+  const std::string wanted = absl::StrJoin(choices, " or ");
+  if (value == nullptr) {
+    WrongGiven(path, wanted);
+  } else {
+    Wrong(path, Shown(*value), wanted);
+  }
   return std::nullopt;
 }
 
@@ -421,6 +454,11 @@ void DeepSpeedValues::Problem(const std::string& path, const std::string& text) 
 void DeepSpeedValues::Wrong(const std::string& path, const std::string& value,
                             const std::string& wanted) {
   Problem(path, absl::StrCat(Spelled(path), " is ", value, "; it must be ", wanted));
+}
+
+void DeepSpeedValues::WrongGiven(const std::string& path, const std::string& wanted) {
+  const CallerValue& given = *Given(path);
+  Problem(path, absl::StrCat(given.name, " is ", ToJson(given), "; it must be ", wanted));
 }
 
 }  // namespace zero

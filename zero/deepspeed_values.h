@@ -33,8 +33,11 @@ class DeepSpeedValues {
   bool IsAuto(const std::string& path) const;
   // What the caller has for `path`; null: nothing.
   const CallerValue* Given(const std::string& path) const;
+  // The same as a T; nothing, which is a problem, where it is another type.
+  template <typename T>
+  std::optional<T> GivenAs(const std::string& path);
 
-  // Nothing where neither the file nor the caller has a value.
+  // Nothing where neither the file nor the caller has a right value.
   std::optional<bool> MaybeSwitch(const std::string& path);
   std::optional<int64_t> MaybeCount(const std::string& path, int64_t least, int64_t most);
   // `wanted` completes "it must be".
@@ -67,6 +70,8 @@ class DeepSpeedValues {
   void Problem(const std::string& path, const std::string& text);
   // "<path> is <value>; it must be <wanted>".
   void Wrong(const std::string& path, const std::string& value, const std::string& wanted);
+  // The same of the caller's value for `path`, which there must be.
+  void WrongGiven(const std::string& path, const std::string& wanted);
   void Note(const std::string& text) { notes_.push_back(text); }
   // The path as the file spells it.
   std::string Spelled(const std::string& path) const;

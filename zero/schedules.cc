@@ -11,6 +11,8 @@ namespace zero {
 namespace {
 
 constexpr double kPi = 3.14159265358979323846;
+constexpr int64_t kMostSteps = int64_t{1} << 53;  // steps are counted in doubles
+constexpr double kMostCycles = 1e9;
 
 // What is wrong with a schedule's fields, all of it.
 class Fields {
@@ -29,6 +31,9 @@ class Fields {
   void Finite(const char* field, double value) {
     Check(std::isfinite(value), field, value, "finite");
   }
+  void Cycles(const char* field, double value) {
+    Check(value >= -kMostCycles && value <= kMostCycles, field, value, "from -1e9 to 1e9");
+  }
   void AtLeast(const char* field, int64_t value, int64_t least) {
     Check(value >= least, field, value, absl::StrCat("at least ", least));
   }
@@ -36,6 +41,7 @@ class Fields {
   void TotalAndWarmUp(const char* total_field, int64_t total, const char* warmup_field,
                       int64_t warmup) {
     AtLeast(total_field, total, 1);
+    Check(total <= kMostSteps, total_field, total, absl::StrCat("at most ", kMostSteps));
     AtLeast(warmup_field, warmup, 0);
     if (total >= 1) {
       Check(warmup <= total, warmup_field, warmup,
@@ -205,7 +211,7 @@ absl::StatusOr<Schedule> MakeSchedule(const LinearSchedule& wanted) {
 
 absl::StatusOr<Schedule> MakeSchedule(const CosineSchedule& wanted) {
   Fields fields("cosine");
-  fields.Finite("num_cycles", wanted.num_cycles);
+  fields.Cycles("num_cycles", wanted.num_cycles);
   ZERO_RETURN_IF_ERROR(fields.status());
   return WarmedUp("cosine", wanted.lr, wanted.warmup, wanted.total_steps,
                   [cycles = wanted.num_cycles](double, double progress) {

@@ -12,7 +12,8 @@
 // every other value is theirs.
 //
 // Each MakeSchedule returns kInvalidArgument naming schedule, field and value: rates must be finite
-// and not negative, counts of steps in range, and a warm-up no longer than the whole.
+// and not negative, counts of steps in range, a run at most 2^53 steps long (a double counts no
+// further), and a warm-up no longer than the whole.
 #pragma once
 
 #include <cstdint>
@@ -51,7 +52,8 @@ struct LinearSchedule {
 };
 
 // lr x (1 + cos(2 pi num_cycles p)) / 2 after the warm-up, with p the part of the remaining steps
-// that is done. Not held at total_steps: there p goes on, and the rate rises again.
+// that is done. Not held at total_steps: there p goes on, and the rate rises again. num_cycles is
+// from -1e9 to 1e9, so that the angle is finite.
 struct CosineSchedule {
   double lr = 1e-3;
   int64_t total_steps = 0;
@@ -102,7 +104,8 @@ struct WarmupCosineLr {
 // DeepSpeed's OneCycle: from cycle_min_lr up to cycle_max_lr and back; then, n updates past the
 // cycle, cycle_min_lr / (1 + decay_lr_rate x n / decay_step_size). beta1 goes the other way, from
 // cycle_max_mom down to cycle_min_mom and back, then to cycle_max_mom x (1 + decay_mom_rate x n /
-// decay_step_size). (In DeepSpeed the first update has cycle_min_mom.)
+// decay_step_size), which is not held in [0, 1): an engine refuses the step in which it leaves. (In
+// DeepSpeed the first update has cycle_min_mom.)
 struct OneCycle {
   double cycle_min_lr = 0;
   double cycle_max_lr = 0;

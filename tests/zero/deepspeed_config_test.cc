@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <clocale>
 #include <fstream>
+#include <limits>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
@@ -646,6 +647,173 @@ TEST_CASE("DeepSpeedConfig: paths that are no configuration files are told apart
   const auto good = ReadDeepSpeedConfig(folder.File("good"), Context());
   REQUIRE_OK(good.status());
   CHECK(good->micro_batch_size == 2);
+}
+
+TEST_CASE("DeepSpeedConfig: an auto scheduler is the caller's own schedule or a DeepSpeed type") {
+  ConfigContext context = Context();
+  context.given["scheduler.type"] = {"--schedule", std::string("cosine")};
+  const DeepSpeedConfig own = Parsed(
+      With("\"scheduler\": {\"type\": \"auto\", \"params\": {\"warmup_num_steps\": \"auto\"}}"),
+      context);
+  CHECK(!own.config.schedule);
+  CHECK(own.scheduler.empty());
+  CHECK_THAT(own.resolved, !ContainsSubstring("scheduler"));
+  CHECK(HasNote(own, "scheduler.type is left to --schedule, \"cosine\""));
+  CHECK(!Parsed(With("\"scheduler\": {\"params\": {}}"), context).config.schedule);
+  Refused(With("\"scheduler\": {\"type\": \"auto\", \"params\": {\"warmup_num_steps\": 5}}"),
+          {"scheduler.params.warmup_num_steps is no parameter of \"cosine\", which --schedule is"},
+          context);
+  context.given["scheduler.type"].value = std::string("warmuplr");
+  const DeepSpeedConfig warmup = Parsed(
+      With("\"scheduler\": {\"type\": \"auto\", \"params\": {\"warmup_num_steps\": 5}}"), context);
+  CHECK(warmup.scheduler == "WarmupLR");
+  CHECK(warmup.config.schedule(1) == 0);
+  CHECK(warmup.config.schedule(6) == 1e-3);
+  for (const char* type : {"\"auto\"", "null"}) {
+    const std::vector<std::string> problems =
+        Problems(With(absl::StrCat("\"scheduler\": {\"type\": ", type,
+                                   ", \"params\": {\"warmup_num_steps\": 5}}")));
+    REQUIRE(problems.size() == 1);
+    CHECK_THAT(problems[0], ContainsSubstring("scheduler.type is "));
+    CHECK_THAT(problems[0], ContainsSubstring("it must be WarmupLR, WarmupDecayLR, "));
+  }
+  Refused(With("\"scheduler\": {\"type\": \"auto\"}"),
+          {"f: line 2 column 23: scheduler.type is \"auto\", and nothing says which"});
+}
+
+TEST_CASE("DeepSpeedConfig: a caller's value is held to the range that the file's has") {
+  const auto refused = [](const std::string& path, const CallerValue& value,
+                          const std::string& words, const std::string& body = "") {
+    CAPTURE(path);
+    ConfigContext context = Context();
+    context.given[path] = value;
+    Refused("{\"gradient_clipping\": \"auto\", \"train_batch_size\": 8" + body + "}", {words},
+            context);
+  };
+  refused("train_micro_batch_size_per_gpu", {"--micro_batch", int64_t{0}},
+          "--micro_batch is 0; it must be a whole number from 1 to 1000000000");
+  refused("gradient_accumulation_steps", {"--accumulation", int64_t{-1}},
+          "--accumulation is -1; it must be");
+  refused("zero_optimization.stage", {"--stage", int64_t{4}}, "--stage is 4; it must be");
+  refused("gradient_clipping", {"--clip", -1.0},
+          "line 1 column 23: --clip is -1; it must be 0 (off) or positive");
+  refused("optimizer.params.eps", {"--epsilon", 0.0}, "--epsilon is 0; it must be positive");
+  refused("optimizer.params.beta2", {"--beta2", 1.0}, "--beta2 is 1; it must be at least 0");
+  refused("data_types.grad_accum_dtype", {"--accumulation_dtype", std::string("int8")},
+          "--accumulation_dtype is \"int8\"; it must be fp32 or fp16 or bf16");
+  refused("optimizer", {"--optimizer", std::string("lamb")},
+          "--optimizer is \"lamb\"; it must be adamw, adam, sgd or lion");
+  refused("dtype", {"--dtype", std::string("fp8")},
+          "--dtype is \"fp8\"; it must be fp32, fp16 or bf16");
+  refused("master", {"--master", std::string("fp64")},
+          "--master is \"fp64\"; it must be fp32, split or none");
+  refused("prefetch", {"--prefetch", int64_t{1} << 32},
+          "--prefetch is 4294967296; it must be a whole number from 0 to 2147483647");
+  refused("optimizer.params.lr", {"--learning_rate", int64_t{1}},
+          "--learning_rate is 1, which is not of the key's type");
+}
+
+TEST_CASE("DeepSpeedConfig: a world of no ranks is refused before anything is divided by it") {
+  for (const int64_t ranks : {int64_t{0}, int64_t{-2}}) {
+    Refused("{\"train_batch_size\": 8, \"prescale_gradients\": true}",
+            {absl::StrCat("f: the world size is ", ranks, ", from --ranks; it must be at least 1")},
+            Context(ranks));
+  }
+  Refused("{\"train_batch_size\": 8, \"train_micro_batch_size_per_gpu\": 4}",
+          {"8 is no multiple of 4 x 9223372036854775807"},
+          Context(std::numeric_limits<int64_t>::max()));
+}
+
+TEST_CASE("DeepSpeedConfig: the mode of Adam's decay counts where the caller has the optimizer") {
+  const auto optimizer = [](const std::string& type, const std::string& params) {
+    return With("\"optimizer\": {" + type + "\"params\": {" + params + "}}");
+  };
+  ConfigContext context = Context();
+  context.given["optimizer"] = {"--optimizer", std::string("adam")};
+  const std::string coupled = "\"adam_w_mode\": false";
+  for (const char* type : {"\"type\": \"auto\", ", ""}) {
+    context.given["optimizer"].value = std::string("adam");
+    CHECK(Parsed(optimizer(type, coupled), context).config.optimizer == OptimizerKind::kAdam);
+    Refused(optimizer(type, "\"adam_w_mode\": true"),
+            {"optimizer.params.adam_w_mode is true, but --optimizer is \"adam\""}, context);
+    context.given["optimizer"].value = std::string("adamw");
+    CHECK(Parsed(optimizer(type, "\"adam_w_mode\": true"), context).config.optimizer ==
+          OptimizerKind::kAdamW);
+    Refused(optimizer(type, coupled),
+            {"optimizer.params.adam_w_mode is false, but --optimizer is \"adamw\""}, context);
+    context.given["optimizer"].value = std::string("lion");
+    Refused(optimizer(type, coupled), {"adam_w_mode is no parameter of Lion"}, context);
+  }
+  const DeepSpeedConfig automatic = Parsed(optimizer("\"type\": \"auto\", ", coupled));
+  CHECK(automatic.config.optimizer == OptimizerKind::kAdamW);
+  CHECK(HasNote(automatic, "optimizer.params.adam_w_mode is false, but type AdamW"));
+}
+
+TEST_CASE("DeepSpeedConfig: null and other spellings of enabled do not pass without a word") {
+  const DeepSpeedConfig config =
+      Parsed(With("\"zero_optimization\": {\"stage\": null}, \"optimizer\": null, \"_why\": null"));
+  CHECK(config.config.stage == 0);
+  REQUIRE(config.notes.size() == 2);
+  CHECK(HasNote(config, "zero_optimization.stage is null: taken as left out"));
+  CHECK(HasNote(config, "optimizer is null: taken as left out"));
+  for (const char* on : {"1", "\"yes\"", "\"true\"", "[true]", "{}"}) {
+    Refused(With(absl::StrCat("\"amp\": {\"enabled\": ", on, "}")), {"amp does not exist here"});
+  }
+  Refused(With("\"compression_training\": {\"groups\": [{\"enabled\": 1}]}"),
+          {"compression_training does not exist here"});
+  for (const char* off : {"false", "\"false\"", "null", "\"auto\""}) {
+    CHECK(Parsed(With(absl::StrCat("\"amp\": {\"enabled\": ", off, "}"))).notes.empty());
+  }
+}
+
+std::string OneCycleWith(const std::string& params, const std::string& optimizer = "") {
+  return With(absl::StrCat(
+      "\"optimizer\": {\"type\": \"AdamW\", \"params\": {", optimizer,
+      "}}, \"scheduler\": {\"type\": \"OneCycle\", \"params\": {\"cycle_min_lr\": 0.1, "
+      "\"cycle_max_lr\": 0.2, \"cycle_first_step_size\": 5",
+      params, "}}"));
+}
+
+TEST_CASE("DeepSpeedConfig: OneCycle says that it takes the place of betas") {
+  const std::string betas = "\"betas\": [0.5, 0.95]";
+  const DeepSpeedConfig config = Parsed(OneCycleWith("", betas));
+  CHECK(config.config.beta1 == 0.9);
+  CHECK(config.config.beta2 == 0.99);
+  CHECK_THAT(config.resolved, ContainsSubstring("\"betas\": [0.9, 0.99]"));
+  CHECK(HasNote(config, "optimizer.params.betas is [0.9, 0.99], not [0.5, 0.95]"));
+  CHECK(Parsed(config.resolved).resolved == config.resolved);
+  const DeepSpeedConfig fixed = Parsed(OneCycleWith(", \"cycle_momentum\": false", betas));
+  CHECK_THAT(fixed.resolved, ContainsSubstring("\"betas\": [0.5, 0.95]"));
+  CHECK(!HasNote(fixed, "betas"));
+  ConfigContext context = Context();
+  context.given["optimizer.params.beta2"] = {"--beta2", 0.95};
+  Refused(OneCycleWith(""), {"OneCycle sets beta2 to 0.99", "--beta2 is 0.95", "cycle_momentum"},
+          context);
+  CHECK(Parsed(OneCycleWith(", \"cycle_momentum\": false"), context).config.beta2 == 0.95);
+  context.given["optimizer.params.beta2"].value = 0.99;
+  CHECK(Parsed(OneCycleWith(""), context).config.beta2 == 0.99);
+  context.given["optimizer.params.beta1"] = {"--beta1", 0.8};
+  Refused(OneCycleWith(""), {"OneCycle drives beta1", "--beta1 is 0.8"}, context);
+}
+
+TEST_CASE("DeepSpeedConfig: a decay that takes beta1 out of its range in the run is refused") {
+  // The cycle is 10 updates long; then beta1 is 0.9 (1 + rate n / 2), and 0.75 (1 - n / 2).
+  const std::string up = OneCycleWith(", \"decay_step_size\": 2, \"decay_mom_rate\": 0.1");
+  const std::string down = OneCycleWith(
+      ", \"decay_step_size\": 2, \"decay_mom_rate\": -1, \"cycle_max_mom\": 0.75, "
+      "\"cycle_min_mom\": 0.5");
+  ConfigContext context = Context();
+  context.total_steps = 13;
+  CHECK(Parsed(up, context).config.beta1_schedule(13) == Approx(0.99));
+  CHECK(Parsed(down, context).config.beta1_schedule(13) == 0);
+  context.total_steps = 14;
+  Refused(up, {"f: line 2 column ", "scheduler.params.decay_mom_rate is 0.1",
+               "out of [0, 1) at update 14 of 14"},
+          context);
+  context.total_steps = 20;
+  Refused(down, {"decay_mom_rate is -1", "out of [0, 1) at update 14 of 20"}, context);
+  CHECK(HasNote(Parsed(up), "out of [0, 1) at update 14, which is refused when it comes"));
+  CHECK(!HasNote(Parsed(OneCycleWith(", \"decay_step_size\": 2")), "out of"));
 }
 
 }  // namespace

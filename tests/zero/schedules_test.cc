@@ -1,6 +1,7 @@
 #include "zero/schedules.h"
 
 #include <cmath>
+#include <limits>
 
 #include "tests/catch.h"
 
@@ -136,6 +137,23 @@ TEST_CASE("Schedules: a part of the run as warm-up is rounded up to whole steps"
   CHECK(Values(linear, 20).back() == 0.95);
 }
 
+TEST_CASE("Schedules: the longest run and the most cycles give rates from 0 to lr", "[zero]") {
+  const int64_t total = int64_t{1} << 53;
+  for (const double ratio : {0.0, 0.5, 1.0}) {
+    const absl::StatusOr<Schedule> cosine = MakeSchedule(CosineSchedule{1, total, {0, ratio}, 1e9});
+    REQUIRE_OK(cosine.status());
+    bool moved = false;
+    for (const int64_t count : {int64_t{1}, total / 3, total / 3 * 2, total, 2 * total}) {
+      CHECK(((*cosine)(count) >= 0 && (*cosine)(count) <= 1));
+      moved = moved || (*cosine)(count) > 0;
+    }
+    CHECK(moved);
+  }
+  const absl::StatusOr<Schedule> linear = MakeSchedule(LinearSchedule{1, total, {0, 1}});
+  REQUIRE_OK(linear.status());
+  CHECK((*linear)(total / 2 + 1) == 0.5);
+}
+
 TEST_CASE("Schedules: OneCycle moves the rate and beta1 in opposite directions", "[zero]") {
   OneCycle cycle;
   cycle.cycle_min_lr = 1;
@@ -186,6 +204,13 @@ TEST_CASE("Schedules: errors name every wrong field with its value", "[zero]") {
   CHECK_THAT(ErrorOf(CosineSchedule()), ContainsSubstring("total_steps is 0"));
   CHECK_THAT(ErrorOf(CosineRestartsSchedule{1e-3, 10, {}, 0}),
              ContainsSubstring("num_cycles is 0"));
+  CHECK_THAT(ErrorOf(CosineSchedule{1e-3, 10, {}, 1e308}),
+             ContainsSubstring("cosine: num_cycles is 1e+308: it must be from -1e9 to 1e9"));
+  for (const double ratio : {0.0, 1.0}) {
+    linear = {1e-3, std::numeric_limits<int64_t>::max(), {0, ratio}};
+    CHECK(ErrorOf(linear) ==
+          "linear: total_steps is 9223372036854775807: it must be at most 9007199254740992");
+  }
   CHECK_THAT(ErrorOf(ConstantSchedule{-1, 0}), ContainsSubstring("constant: lr is -1"));
   CHECK_THAT(ErrorOf(StepSchedule{1, 0, 0.1}), ContainsSubstring("step_size is 0"));
   CHECK_THAT(ErrorOf(LrRangeTest{1e-3, 0, 1, false}),
