@@ -42,6 +42,15 @@ absl::Status RankTrainer::Initialise() {
 }
 
 absl::Status RankTrainer::Run() {
+  const absl::Status status = RunSteps();
+  // The optimizer stops every rank at the same step: none leaves before all have reported up to it.
+  if (absl::IsOutOfRange(status) && group_->Barrier(*stream_, kMetrics).ok()) {
+    (void)stream_->Synchronize();
+  }
+  return status;
+}
+
+absl::Status RankTrainer::RunSteps() {
   const Options& options = job_.options;
   (void)NewTraffic();  // of the initial weights
   last_finish_ = Clock::now();

@@ -82,6 +82,7 @@ class RankTrainer {
     WireBytes wire;
   };
 
+  absl::Status RunSteps();
   absl::Status EnqueueStep(int64_t step);
   absl::StatusOr<StepReport> TakeReport();
   absl::StatusOr<double> Evaluate();

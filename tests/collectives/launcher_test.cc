@@ -142,7 +142,8 @@ TEST_CASE("ReadLaunch: variables that are missing or wrong or mixed are named", 
   refused(With(kTorchrun, {{"WORLD_SIZE", "0"}}), {"WORLD_SIZE is '0'", "from 1"});
   refused(With(kTorchrun, {{"LOCAL_RANK", "8"}}), {"LOCAL_RANK is '8'", "from 0 to 7"});
   refused(With(kTorchrun, {{"MASTER_PORT", "70000"}}), {"MASTER_PORT is '70000'", "65535"});
-  refused(With(kTorchrun, kMpirun), {"RANK is 3", "OMPI_COMM_WORLD_RANK is 1", "unset"});
+  refused(With(With(kTorchrun, {{"TORCHELASTIC_RUN_ID", ""}}), kMpirun),
+          {"RANK is 3", "OMPI_COMM_WORLD_RANK is 1", "unset"});
   refused(With(kMpirun, {{"OMPI_COMM_WORLD_SIZE", ""}}), {"OMPI_COMM_WORLD_SIZE is not set"});
   refused(With(kMpirun, {{"OMPI_COMM_WORLD_SIZE", "4"}}), {"MASTER_ADDR", "-x MASTER_ADDR="});
   refused(With(kMpirun, {{"PMIX_NAMESPACE", ""}, {"OMPI_MCA_ess_base_jobid", ""}}),
@@ -170,6 +171,8 @@ TEST_CASE("ReadLaunch: variables that another job left behind are refused", "[co
   // A task of srun may start several ranks, and torchrun several jobs.
   CHECK(Good(With(kSrun, With(alone, {{"WORLD_SIZE", "12"}}))).size == 12);
   CHECK(Good(With(kSrun, With(alone, {{"TORCHELASTIC_RUN_ID", "a"}}))).size == 1);
+  // mpirun may start torchrun, once on each machine.
+  CHECK(Good(With(kTorchrun, kMpirun)).rank == 3);
   // Without a step they are a batch script's.
   CHECK(Good(With(With(kSrun, {{"SLURM_STEP_ID", ""}}), alone)).size == 1);
 }

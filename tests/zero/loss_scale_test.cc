@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
 #include "tests/catch.h"
 #include "tests/zero/rank_fixture.h"
 #include "tests/zero/toy_trainer.h"
@@ -216,6 +217,99 @@ TEST_CASE("Skips: check_gradients names the rank that wrote the first inf or NaN
         }
       }
     }
+  }
+}
+
+TEST_CASE("Loss scale: a trainer whose first unit is frozen reads the scale of its own step",
+          "[zero][scale][thread]") {
+  for (int stage = 0; stage < 4; ++stage) {
+    LocalWorld world(1);
+    Config config = FloatConfig(stage);
+    config.loss_scale.kind = LossScaling::kGradScaler;
+    config.loss_scale.scale = 1;
+    config.loss_scale.window = 1;
+    Model model = SimpleModel(2, 3);
+    model.units[0].parameters[0].trainable = false;
+    auto rank = Rank::Create(config, model, world.group(0));
+    REQUIRE_OK(rank.status());
+    std::vector<float> read(6, 0.0f);
+    std::vector<Pending<StepResult>> results;
+    for (size_t step = 0; step < read.size(); ++step) {
+      REQUIRE_OK(rank->optimizer->BeginPass(Pass::kTrainLast));
+      REQUIRE_OK(rank->optimizer->AcquireWeights(0, *rank->stream).status());
+      const float* const scale = rank->optimizer->loss_scale();
+      float* const to = &read[step];
+      REQUIRE_OK(rank->stream->Enqueue("loss", [scale, to] {
+        *to = *scale;
+        return absl::OkStatus();
+      }));
+      REQUIRE_OK(rank->optimizer->ReleaseWeights(0, *rank->stream));
+      auto result = rank->optimizer->Step();
+      REQUIRE_OK(result.status());
+      results.push_back(*std::move(result));
+    }
+    for (size_t step = 0; step < read.size(); ++step) {
+      const auto result = results[step].Get();
+      REQUIRE_OK(result.status());
+      CHECK(result->loss_scale == read[step]);
+    }
+  }
+}
+
+TEST_CASE("Create: a rank that fails tells the others", "[zero][errors][thread]") {
+  for (const bool memory : {false, true}) {
+    LocalWorld world(2, absl::Seconds(60));
+    std::vector<absl::Status> first(2);
+    const absl::Time begin = absl::Now();
+    (void)RunRanks(world, [&](ProcessGroup* group) -> absl::Status {
+      Config config = FloatConfig(3);
+      HostDevice::Options options;
+      if (group->rank() == 1 && !memory) config.stage = 7;
+      if (group->rank() == 1 && memory) options.capacity = 200'000;
+      auto rank = Rank::Create(config, SimpleModel(2, 100'000), group, options);
+      first[group->rank()] = rank.status();
+      if (rank.ok()) {
+        first[group->rank()] = rank->Pass(Pass::kTrainLast, [](int, int64_t) { return 1.0f; });
+        if (first[group->rank()].ok()) first[group->rank()] = rank->optimizer->Finish();
+      }
+      return absl::OkStatus();
+    });
+    CHECK(absl::Now() - begin < absl::Seconds(30));
+    CHECK_FALSE(first[0].ok());
+    CHECK_THAT(std::string(first[0].message()), ContainsSubstring("rank 1: Create: "));
+    CHECK_FALSE(first[1].ok());
+  }
+}
+
+TEST_CASE("Step: a schedule that ends stops every rank in the same call", "[zero][step][thread]") {
+  LocalWorld world(2, absl::Seconds(60));
+  std::vector<int> calls(2, 0);
+  std::vector<std::string> errors(2);
+  REQUIRE_OK(RunRanks(world, [&](ProcessGroup* group) -> absl::Status {
+    Config config = FloatConfig(2);
+    config.schedule = [](int64_t count) {
+      return count <= 2 ? 0.5 : std::numeric_limits<double>::quiet_NaN();
+    };
+    auto rank = Rank::Create(config, SimpleModel(1, 3), group);
+    if (!rank.ok()) return rank.status();
+    for (int step = 0; step < 20; ++step) {
+      const float value = step == 1 ? kInf : 1.0f;  // skipped: takes no row
+      const absl::Status passed =
+          rank->Pass(Pass::kTrainLast, [value](int, int64_t) { return value; });
+      if (!passed.ok()) return passed;
+      auto result = rank->optimizer->Step();
+      if (!result.ok()) {
+        errors[group->rank()] = std::string(result.status().message());
+        return absl::OkStatus();
+      }
+      ++calls[group->rank()];
+      if (group->rank() == 0) (void)result->Get();
+    }
+    return absl::InternalError("the run was not stopped");
+  }));
+  for (int r = 0; r < 2; ++r) {
+    CHECK(calls[r] == 5);
+    CHECK_THAT(errors[r], ContainsSubstring("step 4: the schedules give no values"));
   }
 }
 

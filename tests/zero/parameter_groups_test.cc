@@ -1,6 +1,7 @@
 #include "zero/parameter_groups.h"
 
 #include "tests/catch.h"
+#include "zero/plan.h"
 
 namespace zero {
 namespace {
@@ -82,6 +83,20 @@ TEST_CASE("AssignGroups: groups that freeze everything are refused", "[zero][err
   const absl::Status status = AssignGroups(config, &model);
   CHECK(absl::IsInvalidArgument(status));
   CHECK(std::string(status.message()).find("nothing to train") != std::string::npos);
+}
+
+TEST_CASE("MakePlan: patterns that nobody applied are refused by name", "[zero][errors]") {
+  Config config;
+  config.groups = {{}, Group("*norm*", 0), Group("layer1.q.*", 0, true)};
+  Model model = TwoLayers();
+  const auto message = [&] { return std::string(MakePlan(config, model, 1).status().message()); };
+  CHECK(message() ==
+        "parameter 'layer0.norm.weight' is trainable in group 0, but groups[1] is for it: call "
+        "AssignGroups first");
+  REQUIRE(AssignGroups(config, &model).ok());
+  CHECK(MakePlan(config, model, 1).ok());
+  model.units[1].parameters[0].trainable = true;
+  CHECK(message().find("groups[2], frozen, is for it") != std::string::npos);
 }
 
 }  // namespace
