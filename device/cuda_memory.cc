@@ -64,7 +64,7 @@ void CudaMemory::Free(void* data, int64_t bytes) {
 }
 
 absl::StatusOr<void*> CudaMemory::AllocateHost(int64_t bytes) {
-  ZERO_RETURN_IF_ERROR(ReserveHostMemory(bytes));
+  ZERO_RETURN_IF_ERROR(CheckHostMemory(bytes));
   void* data = nullptr;
   int error = 0;
   const absl::Status pinned = context_->Call("cudaHostAlloc", [&] {
@@ -78,7 +78,6 @@ absl::StatusOr<void*> CudaMemory::AllocateHost(int64_t bytes) {
     if (kPoison) std::memset(data, kPoisonByte, static_cast<size_t>(bytes));
     return data;
   }
-  ReturnHostMemory(bytes);
   // On a GPU that is lost, memory would not help.
   ZERO_RETURN_IF_ERROR(context_->failure());
   ZERO_ASSIGN_OR_RETURN(data, AllocateMemory(bytes));
@@ -103,7 +102,6 @@ void CudaMemory::FreeHost(void* data, int64_t bytes) {
   }
   if (kPoison) std::memset(data, kPoisonByte, static_cast<size_t>(bytes));
   context_->Release("cudaFreeHost", [&] { return cudaFreeHost(data); });
-  ReturnHostMemory(bytes);
 }
 
 absl::StatusOr<int64_t> CudaMemory::FreeBytes() const {

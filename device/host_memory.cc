@@ -71,6 +71,28 @@ int64_t GroupLimit(const std::string& root) {
   return limit;
 }
 
+// With the mutex held.
+absl::Status Check(int64_t bytes) {
+  if (bytes <= kAlwaysThere - reserved) return absl::OkStatus();
+  const int64_t limit = HostMemoryLimit();
+  if (bytes <= limit - reserved) return absl::OkStatus();
+  return absl::ResourceExhaustedError(absl::StrCat("this process can have ", limit,
+                                                   " bytes of this machine's memory in all, and ",
+                                                   reserved, " are allocated already"));
+}
+
+absl::Status Reserve(int64_t bytes) {
+  std::lock_guard<std::mutex> lock(mutex);
+  ZERO_RETURN_IF_ERROR(Check(bytes));
+  reserved += bytes;
+  return absl::OkStatus();
+}
+
+void Return(int64_t bytes) {
+  std::lock_guard<std::mutex> lock(mutex);
+  reserved -= bytes;
+}
+
 }  // namespace
 
 int64_t HostMemoryLimit(const std::string& root) {
@@ -79,30 +101,16 @@ int64_t HostMemoryLimit(const std::string& root) {
   return std::min(machine, GroupLimit(root));
 }
 
-absl::Status ReserveHostMemory(int64_t bytes) {
+absl::Status CheckHostMemory(int64_t bytes) {
   std::lock_guard<std::mutex> lock(mutex);
-  if (bytes > kAlwaysThere - reserved) {
-    const int64_t limit = HostMemoryLimit();
-    if (bytes > limit - reserved) {
-      return absl::ResourceExhaustedError(absl::StrCat(
-          "this process can have ", limit, " bytes of this machine's memory in all, and ", reserved,
-          " are allocated already"));
-    }
-  }
-  reserved += bytes;
-  return absl::OkStatus();
-}
-
-void ReturnHostMemory(int64_t bytes) {
-  std::lock_guard<std::mutex> lock(mutex);
-  reserved -= bytes;
+  return Check(bytes);
 }
 
 absl::StatusOr<void*> AllocateMemory(int64_t bytes) {
-  ZERO_RETURN_IF_ERROR(ReserveHostMemory(bytes));
+  ZERO_RETURN_IF_ERROR(Reserve(bytes));
   void* data = ::operator new(static_cast<size_t>(bytes), kAlignment, std::nothrow);
   if (data == nullptr) {
-    ReturnHostMemory(bytes);
+    Return(bytes);
     return absl::ResourceExhaustedError("the system has no memory left");
   }
   if (kPoison) std::memset(data, kPoisonByte, static_cast<size_t>(bytes));
@@ -112,7 +120,7 @@ absl::StatusOr<void*> AllocateMemory(int64_t bytes) {
 void FreeMemory(void* data, int64_t bytes) {
   if (kPoison) std::memset(data, kPoisonByte, static_cast<size_t>(bytes));
   ::operator delete(data, kAlignment);
-  ReturnHostMemory(bytes);
+  Return(bytes);
 }
 
 }  // namespace zero

@@ -22,13 +22,13 @@ inline constexpr uint8_t kPoisonByte = 0xFF;
 // largest number where the system does not say.
 int64_t HostMemoryLimit(const std::string& root = "");
 
-// Counts `bytes` among what is allocated on all devices of this process. kResourceExhausted, and
-// nothing is counted, for more than HostMemoryLimit together: the system may promise more, and kill
-// the process when the pages are touched. Any thread.
-absl::Status ReserveHostMemory(int64_t bytes);
-void ReturnHostMemory(int64_t bytes);
+// kResourceExhausted if `bytes` more, beside what AllocateMemory has given out in this process, are
+// above HostMemoryLimit. For memory that is there at once, as pinned memory is: the system's own
+// count has it from then on. Any thread.
+absl::Status CheckHostMemory(int64_t bytes);
 
-// `bytes` > 0, 64-byte aligned. kResourceExhausted.
+// `bytes` > 0, 64-byte aligned. kResourceExhausted, also as CheckHostMemory says: the system may
+// promise more than it has, and kill the process when the pages are touched.
 absl::StatusOr<void*> AllocateMemory(int64_t bytes);
 void FreeMemory(void* data, int64_t bytes);
 
