@@ -74,7 +74,7 @@ void AddFlags(support::FlagTable& flags, Options& options) {
                 "tensors that have none either, with commas; * is any text");
   flags.AddText("freeze", &options.freeze, "NAMES", "tensors that stay as they are, likewise");
   flags.AddNumber("beta1", &options.beta1, 0, 0.999999, "decay of the first moment");
-  flags.AddNumber("beta2", &options.beta2, 0, 0.999999999, "decay of the second moment");
+  flags.AddNumber("beta2", &options.beta2, 0, 0.999999999, "decay of the second moment; for lion 0.99 unless given");
   flags.AddNumber("epsilon", &options.epsilon, 1e-30, 1, "added to the root of the second moment");
   flags.AddNumber("momentum", &options.momentum, 0, 0.999999, "of sgd");
   flags.AddChoice("master", &options.master, {"fp32", "split", "none"},
@@ -120,6 +120,10 @@ absl::Status FinishOptions(Options& options) {
     return wrong(absl::StrCat("--accumulation_dtype is '", options.accumulation_dtype,
                               "'; with --dtype ", options.dtype, " it must be fp32",
                               options.dtype == "fp32" ? "" : " or " + options.dtype));
+  }
+  if (options.master != "fp32" && options.dtype != "bf16") {
+    return wrong(absl::StrCat("--master is '", options.master, "'; with --dtype ", options.dtype,
+                              " it must be fp32: only bf16 weights can do without"));
   }
   if (options.compare_stages && !(options.output.empty() && options.metrics.empty())) {
     return wrong(absl::StrCat(options.output.empty() ? "--metrics" : "--output",

@@ -235,6 +235,10 @@ int Main(const std::vector<std::string>& arguments) {
     std::cout << "usage: " << kProgram << " --model PATH --data FILE [flags]\n" << flags.Help();
     return 0;
   }
+  if (usage.ok() && flags.Given("config") && options.config.empty()) {
+    usage = absl::InvalidArgumentError("--config is empty; it must name a file");
+  }
+  if (usage.ok() && options.optimizer == "lion" && !flags.Given("beta2")) options.beta2 = 0.99;
   if (usage.ok() && launch->has_value()) usage = CheckProcesses(options, **launch);
   if (usage.ok()) usage = CheckReduction(options, *launch);
   if (usage.ok()) usage = CheckDeviceFlags(options.device, options.cuda_device);

@@ -42,6 +42,9 @@ TEST_CASE("zero-train: a wrong flag is one line and exit status 2", "[programs]"
   refused({"--learning_rate=nan"}, {"--learning_rate is 'nan'"});
   refused({"--dtype=fp64"}, {"--dtype is 'fp64'", "fp32 or bf16 or fp16"});
   refused({"--dtype=fp32", "--accumulation_dtype=bf16"}, {"--accumulation_dtype", "fp32"});
+  refused({"--dtype=fp32", "--master=split"}, {"--master is 'split'", "--dtype fp32", "fp32"});
+  refused({"--dtype=fp16", "--master=none"}, {"--master is 'none'", "bf16"});
+  refused({"--config="}, {"--config is empty"});
   refused({"--dtype=fp16", "--accumulation_dtype=bf16"},
           {"--accumulation_dtype is 'bf16'", "fp32 or fp16"});
   refused({"--loss_scale=-1"}, {"--loss_scale is '-1'"});
