@@ -1,6 +1,8 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <string>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "zero/deepspeed_sections.h"
@@ -52,6 +54,16 @@ int64_t Halvings(const LossScale& scale) {
   return static_cast<int64_t>(std::ceil(std::log2(scale.scale / scale.minimum)));
 }
 
+// Keys of fp16 that have no effect, and so are not in force.
+void Ignore(DeepSpeedValues& values, const std::vector<std::string>& keys, const std::string& why) {
+  for (const std::string& key : keys) {
+    const std::string path = absl::StrCat("fp16.", key);
+    values.Forget(path);
+    if (values.Find(path) == nullptr || values.IsAuto(path)) continue;
+    values.Note(absl::StrCat(values.Spelled(path), " is ignored: ", why));
+  }
+}
+
 void ReadLossScale(DeepSpeedValues& values, DeepSpeedConfig& result) {
   const double fixed =
       values.Number("fp16.loss_scale", 0, ScaleOrDynamic, "0 (dynamic) or a finite positive scale");
@@ -63,14 +75,18 @@ void ReadLossScale(DeepSpeedValues& values, DeepSpeedConfig& result) {
   dynamic.hysteresis = values.Count("fp16.hysteresis", 2, 1, 1'000'000);
   dynamic.consecutive_hysteresis = values.Switch("fp16.consecutive_hysteresis", false);
   dynamic.minimum = values.Number("fp16.min_loss_scale", 1, PositiveFloat, "finite and positive");
+  const std::vector<std::string> rules = {"initial_scale_power", "loss_scale_window", "hysteresis",
+                                          "consecutive_hysteresis", "min_loss_scale"};
   if (result.dtype != DType::kF16) {  // the scale is 1
-    for (const char* key : {"loss_scale", "initial_scale_power", "loss_scale_window", "hysteresis",
-                            "consecutive_hysteresis", "min_loss_scale"}) {
-      values.Forget(absl::StrCat("fp16.", key));
-    }
+    const std::string why =
+        absl::StrCat("the run is in ", Name(result.dtype), ", and fp16.enabled is not true");
+    Ignore(values, {"loss_scale"}, why);
+    Ignore(values, rules, why);
     return;
   }
   if (fixed > 0) {
+    Ignore(values, rules,
+           absl::StrCat("fp16.loss_scale is ", ShortestText(fixed), ", which stays as it is"));
     result.config.loss_scale.scale = fixed;
     return;
   }

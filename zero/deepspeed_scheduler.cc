@@ -34,7 +34,8 @@ class Parameters {
   double Rate(const char* name, double otherwise) {
     return values_.Number(Path(name), otherwise, NotNegative, "at least 0");
   }
-  double PeakRate() { return Rate("warmup_max_lr", rate_); }
+  double PeakRate() { return peak_ = Rate("warmup_max_lr", rate_); }
+  double peak() const { return peak_; }
   double Ratio(const char* name, double otherwise) {
     return values_.Number(Path(name), otherwise, Part, "from 0 to 1");
   }
@@ -66,6 +67,7 @@ class Parameters {
   DeepSpeedValues& values_;
   const ConfigContext& context_;
   const double rate_;
+  double peak_ = 0;
 };
 
 OneCycle ReadOneCycle(DeepSpeedValues& values, Parameters& parameters) {
@@ -124,9 +126,9 @@ void RefuseGivenBeta(DeepSpeedValues& values, const char* name, const std::strin
   const CallerValue* given = values.Given(absl::StrCat("optimizer.params.", name));
   const double* beta = given == nullptr ? nullptr : std::get_if<double>(&given->value);
   if (beta == nullptr) return;
-  values.Problem(kType, absl::StrCat("OneCycle ", instead, ", but ", given->name, " is ",
-                                     ShortestText(*beta), "; without it, or with ",
-                                     Path("cycle_momentum"), " false, they agree"));
+  values.Problem(
+      kType, absl::StrCat("OneCycle ", instead, ", but ", given->name, " is ", ShortestText(*beta),
+                          "; without it, or with ", Path("cycle_momentum"), " false, they agree"));
 }
 
 // OneCycle's betas in place of the optimizer's.
@@ -204,6 +206,24 @@ absl::StatusOr<Schedule> ReadType(const std::string& type, DeepSpeedValues& valu
   return absl::InternalError(absl::StrCat("type ", type, " has no parameters here"));
 }
 
+// The schedule's own peak against the optimizer's rate, which has no effect beside it.
+void CheckPeak(DeepSpeedValues& values, const std::string& type, double schedule_rate,
+               double optimizer_rate) {
+  const std::string own = "optimizer.params.lr";
+  const bool warms_up = type == "WarmupLR" || type == "WarmupDecayLR";
+  if (type == "WarmupCosineLR" || (warms_up && schedule_rate == optimizer_rate)) return;
+  const std::string peak =
+      warms_up ? absl::StrCat(Path("warmup_max_lr"), " is ", ShortestText(schedule_rate))
+               : absl::StrCat(type, " has rates of its own");
+  const CallerValue* given = values.Given(own);
+  if (given != nullptr) {
+    values.Problem(kType, absl::StrCat(peak, ", but ", given->name, " is ",
+                                       ShortestText(optimizer_rate), "; leave one out"));
+  } else if (values.Find(own) != nullptr && !values.IsAuto(own)) {
+    values.Note(absl::StrCat(own, ", ", ShortestText(optimizer_rate), ", has no effect: ", peak));
+  }
+}
+
 // Where the file leaves the type open: whether the caller's schedule is one of its own, which then
 // stays the caller's. DeepSpeed's parameters have no meaning for it.
 bool LeftToCaller(DeepSpeedValues& values) {
@@ -234,11 +254,11 @@ void ReadScheduler(DeepSpeedValues& values, const ConfigContext& context, DeepSp
   if (LeftToCaller(values)) return;
   const bool automatic = values.IsAuto(kType);
   if ((automatic || values.Find(kType) == nullptr) && values.Given(kType) == nullptr) {
-    values.Problem(automatic ? kType : "scheduler",
-                   absl::StrCat(kType,
-                                automatic ? " is \"auto\", and nothing says which" : " is missing",
-                                "; it must be WarmupLR, WarmupDecayLR, WarmupCosineLR, OneCycle or "
-                                "LRRangeTest"));
+    values.Problem(
+        automatic ? kType : "scheduler",
+        absl::StrCat(kType, automatic ? " is \"auto\", and nothing says which" : " is missing",
+                     "; it must be WarmupLR, WarmupDecayLR, WarmupCosineLR, OneCycle or "
+                     "LRRangeTest"));
     return;
   }
   const std::optional<std::string> type = values.MaybeChoice(kType, Types());
@@ -249,6 +269,7 @@ void ReadScheduler(DeepSpeedValues& values, const ConfigContext& context, DeepSp
   const size_t problems = values.problems();
   absl::StatusOr<Schedule> schedule = ReadType(*type, values, parameters, context, result.config);
   if (schedule.ok()) {
+    CheckPeak(values, *type, parameters.peak(), result.config.learning_rate);
     result.config.schedule = *std::move(schedule);
   } else if (values.problems() == problems) {
     values.Problem(kType, absl::StrCat("scheduler: ", schedule.status().message()));

@@ -74,7 +74,8 @@ void AddFlags(support::FlagTable& flags, Options& options) {
                 "tensors that have none either, with commas; * is any text");
   flags.AddText("freeze", &options.freeze, "NAMES", "tensors that stay as they are, likewise");
   flags.AddNumber("beta1", &options.beta1, 0, 0.999999, "decay of the first moment");
-  flags.AddNumber("beta2", &options.beta2, 0, 0.999999999, "decay of the second moment; for lion 0.99 unless given");
+  flags.AddNumber("beta2", &options.beta2, 0, 0.999999999,
+                  "decay of the second moment; for lion 0.99 unless given");
   flags.AddNumber("epsilon", &options.epsilon, 1e-30, 1, "added to the root of the second moment");
   flags.AddNumber("momentum", &options.momentum, 0, 0.999999, "of sgd");
   flags.AddChoice("master", &options.master, {"fp32", "split", "none"},
@@ -108,6 +109,28 @@ void AddFlags(support::FlagTable& flags, Options& options) {
   flags.AddSwitch("compare_stages", &options.compare_stages,
                   "train --steps steps in each stage and print them side by side");
   flags.AddCount("repeats", &options.repeats, 1, 1000, "rounds of --compare_stages");
+}
+
+absl::Status CheckEffects(const support::FlagTable& flags, const Options& options) {
+  const bool sgd = options.optimizer == "sgd";
+  const bool adam = options.optimizer == "adam" || options.optimizer == "adamw";
+  const struct {
+    const char* flag;
+    bool effective;
+    const char* belongs;
+  } rules[] = {{"momentum", sgd, "--optimizer sgd"},
+               {"beta1", !sgd, "--optimizer adamw, adam or lion"},
+               {"beta2", !sgd, "--optimizer adamw, adam or lion"},
+               {"epsilon", adam, "--optimizer adamw or adam"},
+               {"cycles", options.schedule == "restarts", "--schedule restarts"},
+               {"repeats", options.compare_stages, "--compare_stages"},
+               {"evaluate_batches", options.evaluate_every > 0, "--evaluate_every"}};
+  for (const auto& rule : rules) {
+    if (rule.effective || !flags.Given(rule.flag)) continue;
+    return absl::InvalidArgumentError(absl::StrCat(
+        "--", rule.flag, " is given, but has no effect: it belongs to ", rule.belongs));
+  }
+  return absl::OkStatus();
 }
 
 absl::Status FinishOptions(Options& options) {

@@ -72,6 +72,10 @@ struct Options {
 // Describes every flag to `flags`; `options` must live as long.
 void AddFlags(support::FlagTable& flags, Options& options);
 
+// Flags that were given and do nothing beside the others. kInvalidArgument names the first, and
+// what it belongs to.
+absl::Status CheckEffects(const support::FlagTable& flags, const Options& options);
+
 // What the ranges of single flags cannot say: flags that are missing or contradict each other.
 // kInvalidArgument names them. Fills in defaults that depend on the machine.
 absl::Status FinishOptions(Options& options);

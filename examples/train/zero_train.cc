@@ -252,6 +252,7 @@ int Main(const std::vector<std::string>& arguments) {
       return result;
     }
   }
+  if (usage.ok()) usage = CheckEffects(flags, options);
   if (usage.ok()) usage = FinishOptions(options);
   if (usage.ok()) usage = CheckOverwrites(options);
   if (!usage.ok()) return fail(usage, support::kExitUsage);

@@ -45,6 +45,12 @@ TEST_CASE("zero-train: a wrong flag is one line and exit status 2", "[programs]"
   refused({"--dtype=fp32", "--master=split"}, {"--master is 'split'", "--dtype fp32", "fp32"});
   refused({"--dtype=fp16", "--master=none"}, {"--master is 'none'", "bf16"});
   refused({"--config="}, {"--config is empty"});
+  refused({"--momentum=0.9"}, {"--momentum is given, but has no effect", "sgd"});
+  refused({"--optimizer=sgd", "--beta2=0.9"}, {"--beta2", "adamw, adam or lion"});
+  refused({"--optimizer=lion", "--epsilon=1e-6"}, {"--epsilon", "adamw or adam"});
+  refused({"--cycles=5"}, {"--cycles", "--schedule restarts"});
+  refused({"--repeats=5"}, {"--repeats", "--compare_stages"});
+  refused({"--evaluate_batches=3"}, {"--evaluate_batches", "--evaluate_every"});
   refused({"--dtype=fp16", "--accumulation_dtype=bf16"},
           {"--accumulation_dtype is 'bf16'", "fp32 or fp16"});
   refused({"--loss_scale=-1"}, {"--loss_scale is '-1'"});

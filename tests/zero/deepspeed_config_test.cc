@@ -670,9 +670,8 @@ TEST_CASE("DeepSpeedConfig: an auto scheduler is the caller's own schedule or a 
   CHECK(warmup.config.schedule(1) == 0);
   CHECK(warmup.config.schedule(6) == 1e-3);
   for (const char* type : {"\"auto\"", "null"}) {
-    const std::vector<std::string> problems =
-        Problems(With(absl::StrCat("\"scheduler\": {\"type\": ", type,
-                                   ", \"params\": {\"warmup_num_steps\": 5}}")));
+    const std::vector<std::string> problems = Problems(With(absl::StrCat(
+        "\"scheduler\": {\"type\": ", type, ", \"params\": {\"warmup_num_steps\": 5}}")));
     REQUIRE(problems.size() == 1);
     CHECK_THAT(problems[0], ContainsSubstring("scheduler.type is "));
     CHECK_THAT(problems[0], ContainsSubstring("it must be WarmupLR, WarmupDecayLR, "));
@@ -807,13 +806,46 @@ TEST_CASE("DeepSpeedConfig: a decay that takes beta1 out of its range in the run
   CHECK(Parsed(up, context).config.beta1_schedule(13) == Approx(0.99));
   CHECK(Parsed(down, context).config.beta1_schedule(13) == 0);
   context.total_steps = 14;
-  Refused(up, {"f: line 2 column ", "scheduler.params.decay_mom_rate is 0.1",
-               "out of [0, 1) at update 14 of 14"},
+  Refused(up,
+          {"f: line 2 column ", "scheduler.params.decay_mom_rate is 0.1",
+           "out of [0, 1) at update 14 of 14"},
           context);
   context.total_steps = 20;
   Refused(down, {"decay_mom_rate is -1", "out of [0, 1) at update 14 of 20"}, context);
   CHECK(HasNote(Parsed(up), "out of [0, 1) at update 14, which is refused when it comes"));
   CHECK(!HasNote(Parsed(OneCycleWith(", \"decay_step_size\": 2")), "out of"));
+}
+
+TEST_CASE("DeepSpeedConfig: keys of loss scaling without an effect are named") {
+  const DeepSpeedConfig wide =
+      Parsed(With(R"("fp16": {"loss_scale": 128, "hysteresis": 3}, "bf16": {"enabled": true})"));
+  CHECK(HasNote(wide, "fp16.loss_scale is ignored: the run is in bf16, and fp16.enabled is not"));
+  CHECK(HasNote(wide, "fp16.hysteresis is ignored: the run is in bf16"));
+  CHECK_THAT(wide.resolved, !ContainsSubstring("hysteresis"));
+  const DeepSpeedConfig fixed =
+      Parsed(With(R"("fp16": {"enabled": true, "loss_scale": 128, "initial_scale_power": 4})"));
+  CHECK(HasNote(fixed, "fp16.initial_scale_power is ignored: fp16.loss_scale is 128"));
+  CHECK_THAT(fixed.resolved, !ContainsSubstring("initial_scale_power"));
+  CHECK_THAT(fixed.resolved, ContainsSubstring("\"loss_scale\": 128"));
+  for (const std::string& note : Parsed(With(R"("fp16": {"enabled": true})")).notes) {
+    CHECK_THAT(note, !ContainsSubstring("is ignored: "));
+  }
+}
+
+TEST_CASE("DeepSpeedConfig: a rate beside a schedule with its own is refused or named") {
+  const std::string warm_up =
+      R"("scheduler": {"type": "WarmupLR", "params": {"warmup_max_lr": 2e-3}})";
+  ConfigContext context = Context();
+  context.given["optimizer.params.lr"] = {"--learning_rate", 5e-4};
+  Refused(With(warm_up), {"scheduler.params.warmup_max_lr is 0.002, but --learning_rate is 5e-04"},
+          context);
+  Refused(With(R"("scheduler": {"type": "LRRangeTest"})"),
+          {"LRRangeTest has rates of its own, but --learning_rate is 5e-04"}, context);
+  context.given["optimizer.params.lr"] = {"--learning_rate", 2e-3};
+  CHECK(Parsed(With(warm_up), context).config.schedule);
+  const DeepSpeedConfig file =
+      Parsed(With(R"("optimizer": {"type": "AdamW", "params": {"lr": 1e-3}}, )" + warm_up));
+  CHECK(HasNote(file, "optimizer.params.lr, 0.001, has no effect: scheduler.params.warmup_max_lr"));
 }
 
 }  // namespace
