@@ -61,18 +61,16 @@ void ReadPrefetch(DeepSpeedValues& values, const ConfigContext& context, Config&
                                         [](int64_t hidden) { return hidden * hidden * 9 / 10; });
   config.prefetch = elements == 0 ? 0 : config.prefetch;
   const CallerValue* given = values.Given("prefetch");
-  std::optional<int64_t> units = values.GivenAs<int64_t>("prefetch");
   constexpr int64_t kMostUnits = std::numeric_limits<int>::max();
-  if (units.has_value() && (*units < 0 || *units > kMostUnits)) {
-    values.WrongGiven("prefetch", absl::StrCat("a whole number from 0 to ", kMostUnits));
-    units.reset();
-  }
+  const int64_t units = values.GivenAs<int64_t>("prefetch").value_or(config.prefetch);
+  const bool right = units >= 0 && units <= kMostUnits;
+  if (!right) values.WrongGiven("prefetch", absl::StrCat("a whole number from 0 to ", kMostUnits));
   const bool in_file = values.Find(path) != nullptr && !values.IsAuto(path);
-  if (units.has_value() && in_file && (*units == 0) != (elements == 0)) {
+  if (right && given != nullptr && in_file && (units == 0) != (elements == 0)) {
     values.Problem(path, absl::StrCat(values.Spelled(path), " is ", elements, ", but ", given->name,
-                                      " is ", *units));
+                                      " is ", units));
   }
-  if (units.has_value()) config.prefetch = static_cast<int>(*units);
+  if (right) config.prefetch = static_cast<int>(units);
   if (in_file && elements != 0) {
     values.Note(absl::StrCat(values.Spelled(path),
                              " is not 0: weights are gathered ahead, here by ", config.prefetch,
