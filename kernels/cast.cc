@@ -22,13 +22,6 @@ void CastLoop(const In* in, Out* out, int64_t begin, int64_t end) {
   });
 }
 
-void CastAwayPiece(const float* in, BFloat16* out, int64_t begin, int64_t end) {
-  ForEachVector(begin, end, [=](auto d, int64_t i) HWY_ATTR {
-    const auto x = hn::LoadU(d, in + i);
-    StoreUpperHalves(d, x, NearestAdd(d, x, /*away=*/1), out + i);
-  });
-}
-
 void CastPiece(const void* in, DType in_type, void* out, DType out_type, int64_t begin,
                int64_t end) {
   WithElementType(in_type, [=](auto from) {
@@ -45,7 +38,6 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace zero {
 
-HWY_EXPORT(CastAwayPiece);
 HWY_EXPORT(CastPiece);
 
 absl::Status Cast(const Stream& stream, const void* in, DType in_type, void* out, DType out_type,
@@ -59,21 +51,6 @@ absl::Status Cast(const Stream& stream, const void* in, DType in_type, void* out
   return stream.Enqueue("cast", [=, pool = HostPool(stream)] {
     ParallelFor(pool, n, kGrain, [&](int64_t begin, int64_t end) {
       HWY_DYNAMIC_DISPATCH(CastPiece)(in, in_type, out, out_type, begin, end);
-    });
-    return absl::OkStatus();
-  });
-}
-
-absl::Status CastAway(const Stream& stream, const float* in, void* out, int64_t n) {
-  ZERO_RETURN_IF_ERROR(CheckCount("CastAway", n));
-  if (n == 0) return absl::OkStatus();
-  ZERO_RETURN_IF_ERROR(CheckPointer("CastAway", "in", in));
-  ZERO_RETURN_IF_ERROR(CheckPointer("CastAway", "out", out));
-  ZERO_RETURN_IF_ERROR(CheckOverlap("CastAway", in, DType::kF32, "out", out, DType::kBF16, n));
-  if (OnCuda(stream)) return cuda::CastAway(stream, in, out, n);
-  return stream.Enqueue("cast_away", [=, pool = HostPool(stream)] {
-    ParallelFor(pool, n, kGrain, [&](int64_t begin, int64_t end) {
-      HWY_DYNAMIC_DISPATCH(CastAwayPiece)(in, static_cast<BFloat16*>(out), begin, end);
     });
     return absl::OkStatus();
   });

@@ -27,27 +27,6 @@ struct CastOp {
   Out* out;
 };
 
-struct CastAwayOp {
-  static constexpr int kPacksInFlight = 4;
-  template <int kWidth>
-  struct Pack {
-    float values[kWidth];
-  };
-
-  __device__ bool Enabled() const { return true; }
-  template <int kWidth>
-  __device__ void Read(int64_t i, Pack<kWidth>* pack) const {
-    LoadElements(in + i, pack->values);
-  }
-  template <int kWidth>
-  __device__ void Write(int64_t i, const Pack<kWidth>& pack) const {
-    StoreElementsAway(pack.values, out + i);
-  }
-
-  const float* in;
-  BFloat16* out;
-};
-
 }  // namespace
 
 absl::Status Cast(const Stream& stream, const void* in, DType in_type, void* out, DType out_type,
@@ -63,14 +42,6 @@ absl::Status Cast(const Stream& stream, const void* in, DType in_type, void* out
       return ForEachElement<kPack<In, Out>>("cast", stream, op, alignment, first, n);
     });
   });
-}
-
-absl::Status CastAway(const Stream& stream, const float* in, void* out, int64_t n, int64_t first) {
-  const CastAwayOp op{in, static_cast<BFloat16*>(out)};
-  Alignment alignment(first);
-  alignment.Include(op.in);
-  alignment.Include(op.out);
-  return ForEachElement<kPack<BFloat16>>("cast_away", stream, op, alignment, first, n);
 }
 
 }  // namespace zero::cuda

@@ -14,7 +14,6 @@ absl::Status NoCuda() {
 absl::Status Cast(const Stream&, const void*, DType, void*, DType, int64_t, int64_t) {
   return NoCuda();
 }
-absl::Status CastAway(const Stream&, const float*, void*, int64_t, int64_t) { return NoCuda(); }
 absl::Status Add(const Stream&, const void*, DType, void*, DType, int64_t, int64_t) {
   return NoCuda();
 }
@@ -27,12 +26,6 @@ absl::Status Norm(const Stream&, const void*, DType, int64_t, NormPartial*, Norm
 absl::Status Adam(const Stream&, const AdamArguments&, int64_t) { return NoCuda(); }
 absl::Status Sgd(const Stream&, const SgdArguments&, int64_t) { return NoCuda(); }
 absl::Status Lion(const Stream&, const LionArguments&, int64_t) { return NoCuda(); }
-absl::Status JoinMaster(const Stream&, const void*, const uint16_t*, float*, int64_t, int64_t) {
-  return NoCuda();
-}
-absl::Status SplitMaster(const Stream&, const float*, void*, uint16_t*, int64_t, int64_t) {
-  return NoCuda();
-}
 absl::Status CombineNorms(const Stream&, const NormPartial*, const int64_t*, int64_t, double,
                           int64_t*, RankNorm*) {
   return NoCuda();

@@ -19,8 +19,6 @@ namespace zero::cuda {
 
 absl::Status Cast(const Stream& stream, const void* in, DType in_type, void* out, DType out_type,
                   int64_t n, int64_t first = 0);
-absl::Status CastAway(const Stream& stream, const float* in, void* out, int64_t n,
-                      int64_t first = 0);
 absl::Status Add(const Stream& stream, const void* in, DType in_type, void* sum, DType sum_type,
                  int64_t n, int64_t first = 0);
 absl::Status Scale(const Stream& stream, void* x, DType type, float factor, int64_t n,
@@ -36,10 +34,6 @@ absl::Status Norm(const Stream& stream, const void* in, DType type, int64_t n, N
 absl::Status Adam(const Stream& stream, const AdamArguments& arguments, int64_t first = 0);
 absl::Status Sgd(const Stream& stream, const SgdArguments& arguments, int64_t first = 0);
 absl::Status Lion(const Stream& stream, const LionArguments& arguments, int64_t first = 0);
-absl::Status JoinMaster(const Stream& stream, const void* weight, const uint16_t* remainder,
-                        float* out, int64_t n, int64_t first = 0);
-absl::Status SplitMaster(const Stream& stream, const float* in, void* weight, uint16_t* remainder,
-                         int64_t n, int64_t first = 0);
 absl::Status CombineNorms(const Stream& stream, const NormPartial* parts, const int64_t* bases,
                           int64_t count, double loss_weight, int64_t* first_written, RankNorm* out);
 absl::Status NoteNonFinite(const Stream& stream, const NormPartial* part, int64_t base,

@@ -23,9 +23,6 @@ namespace zero {
 absl::Status Cast(const Stream& stream, const void* in, DType in_type, void* out, DType out_type,
                   int64_t n);
 
-// The same from fp32 to bf16, with ties away from zero.
-absl::Status CastAway(const Stream& stream, const float* in, void* out, int64_t n);
-
 // sum[i] = round(float(sum[i]) + float(in[i])).
 absl::Status Add(const Stream& stream, const void* in, DType in_type, void* sum, DType sum_type,
                  int64_t n);
@@ -132,12 +129,5 @@ struct LionArguments : UpdateArguments {
   float one_minus_beta2 = 0;
 };
 absl::Status Lion(const Stream& stream, const LionArguments& arguments);
-
-// out[i] = the master that weight[i], a bf16, and remainder[i] are together.
-absl::Status JoinMaster(const Stream& stream, const void* weight, const uint16_t* remainder,
-                        float* out, int64_t n);
-// The inverse: weight[i] = round(in[i]), ties away from zero. A NaN stays one.
-absl::Status SplitMaster(const Stream& stream, const float* in, void* weight, uint16_t* remainder,
-                         int64_t n);
 
 }  // namespace zero

@@ -28,10 +28,6 @@ TEST_CASE("Cast, Add, Scale, Fill, Norm: each wrong argument is named", "[kernel
   float* y = b.data();
   NormPartial scratch, out;
   CheckRefused(run, Cast(s, x, kF32, y, kBF16, -1), "Cast", "n");
-  CheckRefused(run, CastAway(s, x, y, -1), "CastAway", "n");
-  CheckRefused(run, CastAway(s, nullptr, y, 64), "CastAway", "in");
-  CheckRefused(run, CastAway(s, x, nullptr, 64), "CastAway", "out");
-  CheckRefused(run, CastAway(s, x, x, 64), "CastAway", "out");
   CheckRefused(run, Cast(s, nullptr, kF32, y, kBF16, 64), "Cast", "in");
   CheckRefused(run, Cast(s, x, kF32, nullptr, kBF16, 64), "Cast", "out");
   CheckRefused(run, Cast(s, x, kF32, x, kBF16, 64), "Cast", "out");
@@ -175,29 +171,10 @@ TEST_CASE("Lion: each wrong argument is named", "[kernels][errors]") {
   }
 }
 
-TEST_CASE("JoinMaster, SplitMaster: each wrong argument is named", "[kernels][errors]") {
-  KernelRun run;
-  const Stream& s = run.stream();
-  std::vector<float> whole(64);
-  std::vector<uint16_t> upper(64), lower(64);
-  float* const x = whole.data();
-  uint16_t* const w = upper.data();
-  uint16_t* const r = lower.data();
-  CheckRefused(run, JoinMaster(s, w, r, x, -1), "JoinMaster", "n");
-  CheckRefused(run, JoinMaster(s, nullptr, r, x, 64), "JoinMaster", "weight");
-  CheckRefused(run, JoinMaster(s, w, nullptr, x, 64), "JoinMaster", "remainder");
-  CheckRefused(run, JoinMaster(s, w, r, nullptr, 64), "JoinMaster", "out");
-  CheckRefused(run, SplitMaster(s, x, w, r, -1), "SplitMaster", "n");
-  CheckRefused(run, SplitMaster(s, nullptr, w, r, 64), "SplitMaster", "in");
-  CheckRefused(run, SplitMaster(s, x, nullptr, r, 64), "SplitMaster", "weight");
-  CheckRefused(run, SplitMaster(s, x, w, nullptr, 64), "SplitMaster", "remainder");
-}
-
 TEST_CASE("Kernels: n == 0 is fine without any pointer and enqueues nothing", "[kernels]") {
   KernelRun run;
   const Stream& s = run.stream();
   CHECK_OK(Cast(s, nullptr, kF32, nullptr, kBF16, 0));
-  CHECK_OK(CastAway(s, nullptr, nullptr, 0));
   CHECK_OK(Add(s, nullptr, kF32, nullptr, kBF16, 0));
   CHECK_OK(Scale(s, nullptr, kF32, 2, 0));
   CHECK_OK(Fill(s, nullptr, kF32, 2, 0));
@@ -208,8 +185,6 @@ TEST_CASE("Kernels: n == 0 is fine without any pointer and enqueues nothing", "[
   CHECK_OK(Adam(s, AdamArguments()));
   CHECK_OK(Sgd(s, SgdArguments()));
   CHECK_OK(Lion(s, LionArguments()));
-  CHECK_OK(JoinMaster(s, nullptr, nullptr, nullptr, 0));
-  CHECK_OK(SplitMaster(s, nullptr, nullptr, nullptr, 0));
   run.Finish();
   CHECK(run.kernels() == 0);
 }

@@ -30,23 +30,6 @@ TEST_CASE("Cast: every way to run rounds fp32 to bf16 as the scalar formula", "[
   });
 }
 
-TEST_CASE("CastAway: every way to run rounds as the scalar formula", "[kernels]") {
-  const int64_t offset = GENERATE(0, 1, 3);
-  Elements in = HardFloats(offset);
-  KernelRun run;
-  ForEachVariant([&](const std::string& variant) {
-    INFO(variant);
-    Elements out(DType::kBF16, in.size(), offset);
-    CHECK_OK(CastAway(run.stream(), run.FloatsOn(in), run.On(out), in.size()));
-    run.Finish();
-    int64_t wrong = 0;
-    for (int64_t i = 0; i < in.size(); ++i) {
-      if (out.Bits(i) != ToBFloat16Away(FloatOf(in.Bits(i))).bits) ++wrong;
-    }
-    CHECK(wrong == 0);
-  });
-}
-
 TEST_CASE("Cast: every bf16 value becomes exactly its fp32 in every way to run", "[kernels]") {
   Elements in(DType::kBF16, 0x10000, 1);
   for (int64_t i = 0; i < in.size(); ++i) in.SetBits(i, static_cast<uint32_t>(i));
@@ -125,24 +108,6 @@ TEST_CASE("Cast: writes n elements and nothing around them", "[kernels]") {
         Elements expected(to, n, 2 * offset);
         for (int64_t i = 0; i < n; ++i) expected.Set(i, in.Get(i));
         REQUIRE_OK(Cast(run.stream(), run.On(in), from, run.On(out), to, n));
-        run.Finish();
-        INFO(variant << " n " << n << " offset " << offset);
-        CHECK(out.Difference(expected) == "");
-      }
-    }
-  });
-}
-
-TEST_CASE("CastAway: writes n elements and nothing around them", "[kernels]") {
-  KernelRun run;
-  ForEachVariant([&](const std::string& variant) {
-    for (int64_t n : Sizes()) {
-      for (int64_t offset : {0, 1, 3}) {
-        Elements in(DType::kF32, RandomFloats(n, 8), offset);
-        Elements out(DType::kBF16, n, 2 * offset);
-        Elements expected(DType::kBF16, n, 2 * offset);
-        for (int64_t i = 0; i < n; ++i) expected.SetBits(i, ToBFloat16Away(in.Get(i)).bits);
-        REQUIRE_OK(CastAway(run.stream(), run.FloatsOn(in), run.On(out), n));
         run.Finish();
         INFO(variant << " n " << n << " offset " << offset);
         CHECK(out.Difference(expected) == "");

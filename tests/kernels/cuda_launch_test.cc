@@ -44,7 +44,6 @@ struct EveryKernel {
     const Stream& s = run.stream();
     calls = {
         {"cast", [this, &s, n] { return Cast(s, run.On(in), kBF16, run.On(out), kF32, n); }},
-        {"cast_away", [this, &s, n] { return CastAway(s, run.FloatsOn(out), run.On(in), n); }},
         {"add", [this, &s, n] { return Add(s, run.On(in), kBF16, run.On(out), kF32, n); }},
         {"scale", [this, &s, n] { return Scale(s, run.On(out), kF32, 0.5f, n); }},
         {"fill", [this, &s, n] { return Fill(s, run.On(in), kBF16, 0.5f, n); }},
@@ -56,16 +55,6 @@ struct EveryKernel {
         {"adam", [this, &s] { return Adam(s, state.Adam(run)); }},
         {"lion", [this, &s] { return Lion(s, state.Lion(run)); }},
         {"sgd", [this, &s] { return Sgd(s, state.Sgd(run)); }},
-        {"join_master",
-         [this, &s, n] {
-           const MasterMemory w = state.Adam(run).weights;
-           return JoinMaster(s, w.weight, w.remainder, run.FloatsOn(out), n);
-         }},
-        {"split_master",
-         [this, &s, n] {
-           const MasterMemory w = state.Adam(run).weights;
-           return SplitMaster(s, run.FloatsOn(out), w.weight, w.remainder, n);
-         }},
         {"combine_norms",
          [this, &s] {
            return CombineNorms(s, run.On(&partial), run.On(&base), 1, 1, run.On(&first),

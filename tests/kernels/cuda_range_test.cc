@@ -67,20 +67,6 @@ TEST_CASE("Cast, Add, Scale, Fill: the last elements of more than 2^31 are right
   }
 }
 
-TEST_CASE("CastAway: the last elements of more than 2^31 are right", "[kernels]") {
-  for (int64_t limit : Limits()) {
-    const int64_t first = limit - kBelow;
-    const int64_t n = limit + 1003;
-    KernelRun run;
-    Elements in(kF32, RandomFloats(n - first, 1)), out(kBF16, n - first), expected = out;
-    for (int64_t i = 0; i < in.size(); ++i) expected.SetBits(i, ToBFloat16Away(in.Get(i)).bits);
-    REQUIRE_OK(cuda::CastAway(run.stream(), Before(run.FloatsOn(in), first),
-                              Before(run.On(out), kBF16, first), n, first));
-    run.Finish();
-    CHECK(out.Difference(expected) == "");
-  }
-}
-
 TEST_CASE("OrderedSum: the last elements of more than 2^31 are right", "[kernels]") {
   for (int64_t limit : Limits()) {
     const int64_t first = limit - kBelow;
@@ -165,25 +151,6 @@ TEST_CASE("Adam, Sgd, Lion: the last elements of more than 2^31 are right", "[ke
     run.Finish();
     CAPTURE(optimizer, limit, state.types.ToString());
     CHECK(state.Difference(expected) == "");
-  }
-}
-
-TEST_CASE("JoinMaster, SplitMaster: the last elements of more than 2^31 are right", "[kernels]") {
-  for (int64_t limit : Limits()) {
-    const int64_t first = limit - kBelow;
-    const int64_t n = limit + 1003;
-    const int64_t part = n - first;
-    KernelRun run;
-    Elements in(kF32, RandomFloats(part, 9)), out(kF32, part);
-    Elements weight(kBF16, part), remainder(kBF16, part);
-    uint16_t* const lower = Before(static_cast<uint16_t*>(run.On(remainder)), first);
-    void* const upper = Before(run.On(weight), kBF16, first);
-    REQUIRE_OK(
-        cuda::SplitMaster(run.stream(), Before(run.FloatsOn(in), first), upper, lower, n, first));
-    REQUIRE_OK(
-        cuda::JoinMaster(run.stream(), upper, lower, Before(run.FloatsOn(out), first), n, first));
-    run.Finish();
-    CHECK(out.bytes() == in.bytes());
   }
 }
 

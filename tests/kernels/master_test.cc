@@ -69,60 +69,6 @@ TEST_CASE("Masters: an update that moves nothing leaves the master and its round
   });
 }
 
-TEST_CASE("SplitMaster, JoinMaster: every way to run gives the scalar formula's bits",
-          "[kernels]") {
-  KernelRun run;
-  ForEachVariant([&](const std::string& variant) {
-    for (int64_t n : Sizes()) {
-      for (int64_t offset : {0, 1, 3}) {
-        Elements in(DType::kF32, RandomFloats(n, 41), offset);
-        // With addresses that suit each other, and with some that do not.
-        const int64_t other = n % 2 == 0 ? 3 - offset : offset;
-        Elements weight(DType::kBF16, n, other), remainder(DType::kBF16, n, offset);
-        Elements out(DType::kF32, n, offset);
-        Elements expected_weight = weight, expected_remainder = remainder, expected = out;
-        if (n > 60) in.SetBits(57, 0x7F800000u);
-        if (n > 60) in.SetBits(59, 0xFF7FFFFFu);
-        for (int64_t i = 0; i < n; ++i) {
-          const SplitFloat split = SplitMath(in.Get(i));
-          expected_weight.SetBits(i, split.weight.bits);
-          expected_remainder.SetBits(i, split.remainder);
-          expected.Set(i, in.Get(i));
-        }
-        uint16_t* const lower = static_cast<uint16_t*>(run.On(remainder));
-        REQUIRE_OK(SplitMaster(run.stream(), run.FloatsOn(in), run.On(weight), lower, n));
-        REQUIRE_OK(JoinMaster(run.stream(), run.On(weight), lower, run.FloatsOn(out), n));
-        run.Finish();
-        INFO(variant << " n " << n << " offset " << offset);
-        CHECK(weight.bytes() == expected_weight.bytes());
-        CHECK(remainder.bytes() == expected_remainder.bytes());
-        CHECK(out.bytes() == expected.bytes());
-      }
-    }
-  });
-}
-
-TEST_CASE("SplitMaster, JoinMaster: a NaN stays a NaN in the weight and in the master",
-          "[kernels]") {
-  KernelRun run;
-  Elements in(DType::kF32, 64), out(DType::kF32, 64);
-  Elements weight(DType::kBF16, 64), remainder(DType::kBF16, 64);
-  const uint32_t nans[] = {0x7F800001u, 0x7FFFFFFFu, 0xFF80FFFFu, 0xFFFF8000u};
-  for (int64_t i = 0; i < 64; ++i) in.SetBits(i, nans[i % 4]);
-  ForEachVariant([&](const std::string& variant) {
-    uint16_t* const lower = static_cast<uint16_t*>(run.On(remainder));
-    REQUIRE_OK(SplitMaster(run.stream(), run.FloatsOn(in), run.On(weight), lower, 64));
-    REQUIRE_OK(JoinMaster(run.stream(), run.On(weight), lower, run.FloatsOn(out), 64));
-    run.Finish();
-    int64_t wrong = 0;
-    for (int64_t i = 0; i < 64; ++i) {
-      if (!std::isnan(weight.Get(i)) || !std::isnan(out.Get(i))) ++wrong;
-    }
-    INFO(variant);
-    CHECK(wrong == 0);
-  });
-}
-
 TEST_CASE("Masters: split ones stay those of fp32 with weights rounded away, over 300 steps",
           "[kernels]") {
   constexpr int64_t kN = 1024;
