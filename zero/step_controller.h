@@ -68,7 +68,8 @@ class StepController {
   absl::Status EndLossScaleUses();
   // Waits until fewer than kStepsInFlight results are outstanding.
   absl::Status MakeRoom();
-  // kInvalidArgument names the count for which the schedule gave no rate.
+  // The counts that are still possible. kInvalidArgument where the very first has no values; later
+  // ones that have none are marked, for the device to refuse.
   absl::Status FillRows(char* staging) const;
 
   const Context& context_;
