@@ -2,7 +2,6 @@
 
 #include <fcntl.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
 #include <cerrno>
 #include <filesystem>
@@ -10,6 +9,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "io/file_calls.h"
 
 namespace zero {
 namespace {
@@ -32,9 +32,17 @@ absl::StatusCode CodeFor(int error) {
 int OpenRetrying(const char* path, int flags, mode_t mode) {
   int descriptor = -1;
   do {
-    descriptor = open(path, flags | O_CLOEXEC, mode);
+    descriptor = Files().Open(path, flags | O_CLOEXEC, mode);
   } while (descriptor < 0 && errno == EINTR);
   return descriptor;
+}
+
+int SyncRetrying(int descriptor) {
+  int result = 0;
+  do {
+    result = Files().Fsync(descriptor);
+  } while (result != 0 && errno == EINTR);
+  return result;
 }
 
 }  // namespace
@@ -59,9 +67,9 @@ TransferResult TransferAll(int64_t bytes, absl::FunctionRef<int64_t(int64_t, int
   return result;
 }
 
-absl::StatusOr<PosixFile> PosixFile::OpenToRead(const std::string& path) {
-  // O_NONBLOCK: opening a pipe must not wait for somebody to write to it.
-  const int descriptor = OpenRetrying(path.c_str(), O_RDONLY | O_NONBLOCK, 0);
+absl::StatusOr<PosixFile> PosixFile::OpenExisting(const std::string& path, int access) {
+  // O_NONBLOCK: opening a pipe must not wait for somebody at its other end.
+  const int descriptor = OpenRetrying(path.c_str(), access | O_NONBLOCK, 0);
   if (descriptor < 0) return PosixError(path, "cannot open", errno);
   PosixFile file(descriptor, path, 0);
   struct stat info = {};
@@ -71,6 +79,14 @@ absl::StatusOr<PosixFile> PosixFile::OpenToRead(const std::string& path) {
   }
   file.size_ = info.st_size;
   return file;
+}
+
+absl::StatusOr<PosixFile> PosixFile::OpenToRead(const std::string& path) {
+  return OpenExisting(path, O_RDONLY);
+}
+
+absl::StatusOr<PosixFile> PosixFile::OpenToWrite(const std::string& path) {
+  return OpenExisting(path, O_RDWR);
 }
 
 absl::StatusOr<PosixFile> PosixFile::CreateNew(const std::string& path) {
@@ -92,13 +108,13 @@ PosixFile& PosixFile::operator=(PosixFile&& other) noexcept {
 }
 
 PosixFile::~PosixFile() {
-  if (descriptor_ >= 0) close(descriptor_);
+  if (descriptor_ >= 0) Files().Close(descriptor_);
 }
 
 absl::Status PosixFile::ReadAt(int64_t offset, absl::Span<char> out) const {
   const int64_t bytes = static_cast<int64_t>(out.size());
   const TransferResult result = TransferAll(bytes, [&](int64_t done, int64_t left) -> int64_t {
-    return pread(descriptor_, out.data() + done, static_cast<size_t>(left), offset + done);
+    return Files().Pread(descriptor_, out.data() + done, static_cast<size_t>(left), offset + done);
   });
   const std::string what = absl::StrCat("reading ", bytes, " bytes at byte ", offset);
   if (result.error != 0) return PosixError(path_, what, result.error);
@@ -112,20 +128,31 @@ absl::Status PosixFile::ReadAt(int64_t offset, absl::Span<char> out) const {
 absl::Status PosixFile::WriteAt(int64_t offset, absl::Span<const char> bytes) const {
   const int64_t size = static_cast<int64_t>(bytes.size());
   const TransferResult result = TransferAll(size, [&](int64_t done, int64_t left) -> int64_t {
-    return pwrite(descriptor_, bytes.data() + done, static_cast<size_t>(left), offset + done);
+    return Files().Pwrite(descriptor_, bytes.data() + done, static_cast<size_t>(left),
+                          offset + done);
   });
   if (result.done == size) return absl::OkStatus();
   return PosixError(path_, absl::StrCat("writing ", size, " bytes at byte ", offset),
                     result.error != 0 ? result.error : EIO);
 }
 
-absl::Status PosixFile::Sync() const {
+absl::Status PosixFile::Resize(int64_t bytes) const {
   int result = 0;
   do {
-    result = fsync(descriptor_);
+    result = Files().Truncate(descriptor_, bytes);
   } while (result != 0 && errno == EINTR);
-  if (result != 0) return PosixError(path_, "fsync", errno);
+  if (result == 0) return absl::OkStatus();
+  return PosixError(path_, absl::StrCat("making it ", bytes, " bytes long"), errno);
+}
+
+absl::Status PosixFile::Sync() const {
+  if (SyncRetrying(descriptor_) != 0) return PosixError(path_, "fsync", errno);
   return absl::OkStatus();
+}
+
+void PosixFile::WillRead(int64_t offset, int64_t bytes) const {
+  // Advice only: what it returns changes nothing.
+  posix_fadvise(descriptor_, offset, bytes, POSIX_FADV_WILLNEED);
 }
 
 std::string FolderOf(const std::string& path) {
@@ -136,12 +163,8 @@ std::string FolderOf(const std::string& path) {
 absl::Status SyncFolder(const std::string& folder) {
   const int descriptor = OpenRetrying(folder.c_str(), O_RDONLY | O_DIRECTORY, 0);
   if (descriptor < 0) return PosixError(folder, "cannot open to fsync", errno);
-  int result = 0;
-  do {
-    result = fsync(descriptor);
-  } while (result != 0 && errno == EINTR);
-  const int error = result == 0 ? 0 : errno;
-  close(descriptor);
+  const int error = SyncRetrying(descriptor) == 0 ? 0 : errno;
+  Files().Close(descriptor);
   // EINVAL: the file system has no such thing as syncing a folder.
   if (error != 0 && error != EINVAL) return PosixError(folder, "fsync of the folder", error);
   return absl::OkStatus();

@@ -29,6 +29,8 @@ class PosixFile {
  public:
   // A regular file that exists. kInvalidArgument for a folder, pipe or device.
   static absl::StatusOr<PosixFile> OpenToRead(const std::string& path);
+  // A regular file that exists, to be changed. Likewise.
+  static absl::StatusOr<PosixFile> OpenToWrite(const std::string& path);
   // A file that must not exist yet (kAlreadyExists), to be written.
   static absl::StatusOr<PosixFile> CreateNew(const std::string& path);
 
@@ -44,10 +46,15 @@ class PosixFile {
   // All of `out` from byte `offset` on. kDataLoss if the file ends before.
   absl::Status ReadAt(int64_t offset, absl::Span<char> out) const;
   absl::Status WriteAt(int64_t offset, absl::Span<const char> bytes) const;
+  // Cuts the file, or makes it longer with zeros.
+  absl::Status Resize(int64_t bytes) const;
+  // Asks the system to read a range ahead of ReadAt.
+  void WillRead(int64_t offset, int64_t bytes) const;
   // Returns when the content is on the disk.
   absl::Status Sync() const;
 
  private:
+  static absl::StatusOr<PosixFile> OpenExisting(const std::string& path, int access);
   PosixFile(int descriptor, std::string path, int64_t size)
       : descriptor_(descriptor), path_(std::move(path)), size_(size) {}
 

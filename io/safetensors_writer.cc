@@ -1,24 +1,15 @@
-#include <sys/stat.h>
-#include <unistd.h>
-
 #include <algorithm>
-#include <atomic>
-#include <cerrno>
-#include <cstdio>
-#include <cstring>
-#include <filesystem>
 #include <iterator>
 #include <mutex>
 #include <optional>
-#include <set>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "device/status.h"
-#include "io/posix_file.h"
 #include "io/safetensors.h"
-#include "io/safetensors_json.h"
+#include "io/safetensors_image.h"
 #include "io/safetensors_layout.h"
+#include "io/temporary_file.h"
 
 namespace zero {
 namespace {
@@ -52,83 +43,21 @@ class Coverage {
   std::map<int64_t, int64_t> runs_;  // begin -> end
 };
 
-// Checks the list and gives each tensor its bytes; the sum of all.
-absl::StatusOr<int64_t> LayOut(std::vector<SafetensorsTensor>& tensors, SafetensorsOrder order) {
-  std::set<std::string> names;
-  for (const SafetensorsTensor& tensor : tensors) {
-    if (tensor.name == "__metadata__" || !names.insert(tensor.name).second) {
-      return absl::InvalidArgumentError(
-          absl::StrCat(DescribeTensor(tensor.name),
-                       tensor.name == "__metadata__" ? ": a reserved name" : " is listed twice"));
-    }
-    if (tensor.shape.size() > kSafetensorsRankLimit) {
-      return absl::InvalidArgumentError(absl::StrCat(DescribeTensor(tensor.name), ": more than ",
-                                                     kSafetensorsRankLimit, " dimensions"));
-    }
-  }
-  if (order == SafetensorsOrder::kSorted) {
-    std::sort(tensors.begin(), tensors.end(),
-              [](const SafetensorsTensor& a, const SafetensorsTensor& b) {
-                const int rank_a = SafetensorsDTypeOrder(a.dtype);
-                const int rank_b = SafetensorsDTypeOrder(b.dtype);
-                return rank_a != rank_b ? rank_a > rank_b : a.name < b.name;
-              });
-  }
-  int64_t total = 0;
-  for (SafetensorsTensor& tensor : tensors) {
-    const absl::StatusOr<int64_t> bytes = BytesOf(tensor);
-    if (!bytes.ok()) {
-      return absl::InvalidArgumentError(
-          absl::StrCat(DescribeTensor(tensor.name), ": ", std::string(bytes.status().message())));
-    }
-    tensor.begin = total;
-    if (__builtin_add_overflow(total, *bytes, &total)) {
-      return absl::InvalidArgumentError(
-          absl::StrCat(DescribeTensor(tensor.name), ": the file's size overflows 64 bits"));
-    }
-    tensor.end = total;
-  }
-  return total;
-}
-
-// A file that nobody else has, beside `path`.
-absl::StatusOr<PosixFile> CreateTemporary(const std::string& path) {
-  static std::atomic<int> counter{0};
-  const std::filesystem::path target(path);
-  // Cut, so that the name stays below the limit of file systems.
-  const std::string name = target.filename().string().substr(0, 120);
-  while (true) {
-    const std::string temporary = absl::StrCat(".", name, ".", getpid(), "-", counter++, ".tmp");
-    absl::StatusOr<PosixFile> file =
-        PosixFile::CreateNew((target.parent_path() / temporary).string());
-    if (file.ok() || !absl::IsAlreadyExists(file.status())) return file;
-  }
-}
-
 class Writer : public SafetensorsWriter {
  public:
-  Writer(std::string path, PosixFile file, std::vector<SafetensorsTensor> tensors,
-         int64_t data_start, int64_t data_bytes)
-      : path_(std::move(path)),
-        temporary_(file.path()),
+  Writer(TemporaryFile file, SafetensorsImage image)
+      : path_(file.target()),
         file_(std::move(file)),
-        tensors_(std::move(tensors)),
-        data_start_(data_start),
-        data_bytes_(data_bytes) {
+        tensors_(std::move(image.tensors)),
+        data_start_(image.data_start),
+        data_bytes_(image.bytes - image.data_start) {
     for (size_t i = 0; i < tensors_.size(); ++i) index_[tensors_[i].name] = i;
-  }
-
-  ~Writer() override {
-    if (!renamed_) unlink(temporary_.c_str());
   }
 
   const std::vector<SafetensorsTensor>& tensors() const override { return tensors_; }
 
-  absl::Status WriteHeader(const std::string& text) {
-    const uint64_t length = text.size();
-    std::string start(sizeof(length), '\0');
-    std::memcpy(start.data(), &length, sizeof(length));
-    return Named("the header", file_->WriteAt(0, start + text));
+  absl::Status WriteStart(const std::string& start) {
+    return Named("the header", file_->file().WriteAt(0, start));
   }
 
   absl::Status Append(absl::Span<const char> bytes) override {
@@ -167,7 +96,8 @@ class Writer : public SafetensorsWriter {
           absl::StrCat(path_, ": ", DescribePlace(missing), " was never written"));
     }
     first_error_ = absl::FailedPreconditionError(absl::StrCat(path_, ": the file is finished"));
-    absl::Status done = Publish();
+    absl::Status done = Named("to disk", file_->Publish());
+    file_.reset();
     if (!done.ok()) first_error_ = done;
     return done;
   }
@@ -201,7 +131,8 @@ class Writer : public SafetensorsWriter {
       }
     }
     if (bytes.empty()) return absl::OkStatus();
-    absl::Status done = Named(DescribePlace(begin), file_->WriteAt(data_start_ + begin, bytes));
+    absl::Status done =
+        Named(DescribePlace(begin), file_->file().WriteAt(data_start_ + begin, bytes));
     if (!done.ok()) {
       const std::lock_guard<std::mutex> lock(mutex_);
       if (first_error_.ok()) first_error_ = done;
@@ -209,25 +140,13 @@ class Writer : public SafetensorsWriter {
     return done;
   }
 
-  absl::Status Publish() {
-    ZERO_RETURN_IF_ERROR(Named("to disk", file_->Sync()));
-    file_.reset();
-    if (std::rename(temporary_.c_str(), path_.c_str()) != 0) {
-      return PosixError(path_, absl::StrCat("cannot rename ", temporary_, " to it"), errno);
-    }
-    renamed_ = true;
-    return SyncFolder(FolderOf(path_));
-  }
-
   const std::string path_;
-  const std::string temporary_;
-  std::optional<PosixFile> file_;
+  std::optional<TemporaryFile> file_;
   const std::vector<SafetensorsTensor> tensors_;
   std::map<std::string, size_t> index_;
   const int64_t data_start_;
   const int64_t data_bytes_;
   int64_t appended_ = 0;
-  bool renamed_ = false;
 
   std::mutex mutex_;
   Coverage written_;
@@ -242,25 +161,13 @@ absl::StatusOr<std::unique_ptr<SafetensorsWriter>> SafetensorsWriter::Create(
   const auto named = [&](const absl::Status& status) {
     return absl::Status(status.code(), absl::StrCat(path, ": ", std::string(status.message())));
   };
-  const absl::StatusOr<int64_t> data_bytes = LayOut(tensors, order);
-  if (!data_bytes.ok()) return named(data_bytes.status());
-  const absl::StatusOr<std::string> text = FormatSafetensorsHeader({tensors, metadata});
-  if (!text.ok()) return named(text.status());
-  if (static_cast<int64_t>(text->size()) > kSafetensorsHeaderLimit) {
-    return absl::InvalidArgumentError(absl::StrCat(path, ": the header has ", text->size(),
-                                                   " bytes; at most ", kSafetensorsHeaderLimit,
-                                                   " are allowed"));
-  }
-  // A rename would replace a device or pipe as readily as a file.
-  struct stat target = {};
-  if (lstat(path.c_str(), &target) == 0 && !S_ISREG(target.st_mode) && !S_ISLNK(target.st_mode)) {
-    return absl::InvalidArgumentError(absl::StrCat(path, ": exists and is not a regular file"));
-  }
-  absl::StatusOr<PosixFile> file = CreateTemporary(path);
+  absl::StatusOr<SafetensorsImage> image = PlanSafetensors(std::move(tensors), metadata, order);
+  if (!image.ok()) return named(image.status());
+  absl::StatusOr<TemporaryFile> file = TemporaryFile::CreateFor(path);
   if (!file.ok()) return named(file.status());
-  auto writer = std::make_unique<Writer>(path, *std::move(file), std::move(tensors),
-                                         static_cast<int64_t>(text->size()) + 8, *data_bytes);
-  ZERO_RETURN_IF_ERROR(writer->WriteHeader(*text));
+  const std::string start = image->start;
+  auto writer = std::make_unique<Writer>(*std::move(file), *std::move(image));
+  ZERO_RETURN_IF_ERROR(writer->WriteStart(start));
   return writer;
 }
 

@@ -80,21 +80,4 @@ absl::Status OutputFolder::TryToWrite() const {
   return Wrong(path_, absl::StrCat("cannot be written to: ", file.status().message()));
 }
 
-absl::Status WriteWhole(const std::string& path, const std::string& text) {
-  const std::string temporary = TemporaryName(path);
-  std::error_code error;
-  fs::remove(temporary, error);  // of a killed process that had our number
-  const auto write = [&]() -> absl::Status {
-    ZERO_ASSIGN_OR_RETURN(const PosixFile file, PosixFile::CreateNew(temporary));
-    ZERO_RETURN_IF_ERROR(file.WriteAt(0, text));
-    ZERO_RETURN_IF_ERROR(file.Sync());
-    fs::rename(temporary, path, error);
-    if (error) return absl::DataLossError(absl::StrCat(path, ": rename: ", error.message()));
-    return SyncFolder(FolderOf(path));
-  };
-  const absl::Status status = write();
-  if (!status.ok()) fs::remove(temporary, error);
-  return status;
-}
-
 }  // namespace zero::train

@@ -32,7 +32,4 @@ class OutputFolder {
   std::vector<std::filesystem::path> made_;  // innermost last
 };
 
-// Writes `text` to `path`: under a temporary name beside it, then renamed.
-absl::Status WriteWhole(const std::string& path, const std::string& text);
-
 }  // namespace zero::train

@@ -8,7 +8,7 @@
 #include "device/dtype.h"
 #include "device/status.h"
 #include "examples/llama/element.h"
-#include "examples/train/output_folder.h"
+#include "io/folder.h"
 #include "io/safetensors.h"
 
 namespace zero::train {

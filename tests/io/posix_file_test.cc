@@ -8,6 +8,7 @@
 
 #include "tests/catch.h"
 #include "tests/io/temporary_folder.h"
+#include "tests/io/watched_files.h"
 
 namespace zero {
 namespace {
@@ -95,6 +96,45 @@ TEST_CASE("PosixFile: a full disk is kResourceExhausted with the path and the sy
   close(full);
   CHECK(result.done == 0);
   CHECK(result.error == ENOSPC);
+}
+
+TEST_CASE("PosixFile: OpenToWrite keeps what is there and Resize cuts or adds zeros") {
+  TemporaryFolder folder;
+  const std::string path = folder.File("f");
+  CHECK(PosixFile::OpenToWrite(path).status().code() == absl::StatusCode::kNotFound);
+  CHECK(PosixFile::OpenToWrite(folder.path()).status().code() != absl::StatusCode::kOk);
+  CHECK(PosixFile::OpenToWrite("/dev/zero").status().code() == absl::StatusCode::kInvalidArgument);
+  WriteFile(path, "abcd");
+  const auto file = PosixFile::OpenToWrite(path);
+  REQUIRE_OK(file.status());
+  CHECK(file->size() == 4);
+  CHECK_OK(file->WriteAt(1, std::string("X")));
+  CHECK(ReadFile(path) == "aXcd");
+  CHECK_OK(file->Resize(2));
+  CHECK_OK(file->Resize(5));
+  CHECK(ReadFile(path) == std::string("aX\0\0\0", 5));
+  const absl::Status status = file->Resize(-1);
+  CHECK(status.code() == absl::StatusCode::kInvalidArgument);
+  CHECK_THAT(std::string(status.message()), ContainsSubstring(path + ": making it -1 bytes long"));
+}
+
+TEST_CASE("FileCalls: what is in force is called instead of the system until it is replaced") {
+  TemporaryFolder folder;
+  const std::string path = folder.File("f");
+  {
+    WatchedFiles files;
+    const auto file = PosixFile::CreateNew(path);
+    REQUIRE_OK(file.status());
+    files.Fail("write", 2, EIO);
+    CHECK_OK(file->WriteAt(0, std::string("1")));
+    CHECK(file->WriteAt(1, std::string("2")).code() == absl::StatusCode::kDataLoss);
+    CHECK_OK(file->WriteAt(1, std::string("3")));
+    files.Fail("fsync", 1, EINTR);  // tried again
+    CHECK_OK(file->Sync());
+    CHECK(files.Calls() == std::vector<std::string>{"create f", "write f", "write f", "fsync f"});
+  }
+  CHECK(ReplaceFileCalls(nullptr) == nullptr);
+  CHECK(ReadFile(path) == "13");
 }
 
 TEST_CASE("PosixFile: the folder of a bare name is the current one") {

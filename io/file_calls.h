@@ -1,0 +1,36 @@
+// The system calls of files, in one table that tests can replace.
+#pragma once
+
+#include <sys/types.h>
+
+#include <cstddef>
+
+namespace zero {
+
+// Each as the system call of that name, errno included: Truncate is ftruncate, MakeFolder mkdir,
+// RemoveFolder rmdir. A derived class counts, fails or records calls, or ends the process at one,
+// and passes the others on to these. Called from several threads.
+class FileCalls {
+ public:
+  virtual ~FileCalls() = default;
+
+  virtual int Open(const char* path, int flags, mode_t mode);
+  virtual ssize_t Pwrite(int descriptor, const void* bytes, size_t count, off_t offset);
+  virtual ssize_t Pread(int descriptor, void* bytes, size_t count, off_t offset);
+  virtual int Fsync(int descriptor);
+  virtual int Truncate(int descriptor, off_t bytes);
+  virtual int Rename(const char* from, const char* to);
+  virtual int MakeFolder(const char* path, mode_t mode);
+  virtual int Unlink(const char* path);
+  virtual int RemoveFolder(const char* path);
+  virtual int Close(int descriptor);
+};
+
+// The ones in force. Everything in io/ that opens, changes or closes a file calls these.
+FileCalls& Files();
+
+// Puts `calls` in force for the whole process and returns what was before; null on either side is
+// the system's own. `calls` must live until it is replaced. For tests.
+FileCalls* ReplaceFileCalls(FileCalls* calls);
+
+}  // namespace zero
