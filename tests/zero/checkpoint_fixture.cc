@@ -3,6 +3,11 @@
 #include <algorithm>
 
 #include "absl/strings/str_format.h"
+#include "device/status.h"
+#include "io/checksummed_file.h"
+#include "io/folder.h"
+#include "io/safetensors_image.h"
+#include "zero/stored_as.h"
 
 namespace zero::test {
 
@@ -48,6 +53,49 @@ void CutIntoFiles(CheckpointManifest& manifest, int ranks) {
     }
     manifest.files.push_back(file);
   }
+}
+
+float ExactValue(const std::string& state, int64_t parameter, int64_t element) {
+  // Eight bits are exact in bf16.
+  const float sign = state == kMoment1State ? -1.0f : 1.0f;
+  const float scale = state == kMoment2State ? 0.0625f : 0.5f;
+  return sign * scale * static_cast<float>((parameter * 31 + element) % 251 + 1);
+}
+
+absl::Status WriteCheckpoint(const std::string& folder, CheckpointManifest& manifest,
+                             const CheckpointValue& value) {
+  ZERO_RETURN_IF_ERROR(MakeFolders(folder));
+  for (CheckpointFile& file : manifest.files) {
+    std::vector<SafetensorsTensor> tensors;
+    std::string data;
+    for (const CheckpointPiece& piece : file.pieces) {
+      const CheckpointParameter& parameter = manifest.parameters[piece.parameter];
+      for (const auto& [state, dtype] : parameter.states) {
+        SafetensorsTensor tensor;
+        tensor.name = CheckpointTensorName(state, parameter);
+        tensor.dtype = SafetensorsName(dtype);
+        tensor.shape = {piece.count};
+        tensors.push_back(tensor);
+        std::vector<float> values;
+        for (int64_t i = 0; i < piece.count; ++i) {
+          values.push_back(value(state, piece.parameter, piece.first + i));
+        }
+        const StoredAs stored = StoredAsOf(dtype);
+        std::vector<char> bytes(values.size() * static_cast<size_t>(BytesOf(stored)));
+        Encode(absl::MakeSpan(values), stored, bytes.data());
+        data.append(bytes.begin(), bytes.end());
+      }
+    }
+    ZERO_ASSIGN_OR_RETURN(const SafetensorsImage image,
+                          PlanSafetensors(tensors, {{"format", "zero checkpoint 1"}}));
+    ZERO_ASSIGN_OR_RETURN(ChecksummedWriter writer,
+                          ChecksummedWriter::Create(folder + "/" + file.name));
+    ZERO_RETURN_IF_ERROR(writer.Append(image.start));
+    ZERO_RETURN_IF_ERROR(writer.Append(data));
+    file.bytes = writer.bytes();
+    ZERO_ASSIGN_OR_RETURN(file.checksums, writer.Finish());
+  }
+  return WriteWhole(folder + "/" + kManifestName, FormatManifest(manifest));
 }
 
 }  // namespace zero::test

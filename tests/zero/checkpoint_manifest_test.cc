@@ -135,7 +135,8 @@ TEST_CASE("Manifest: each key that is missing is named", "[save]") {
                                 "files[0].block_bytes",
                                 "files[0].crc32c",
                                 "files[0].pieces",
-                                "attributes"}) {
+                                "attributes",
+                                "manifest_crc32c"}) {
     // Renamed where it stands: after the key that its path names before it.
     size_t from = 0;
     std::string last = key;
@@ -200,6 +201,25 @@ TEST_CASE("Manifest: values of the wrong kind or size are named with their place
                "attributes[\"data.position\"]");
   CheckRefused(with("\"block_bytes\": 1048576", "\"block_bytes\": 4096"), "files[0].block_bytes");
   CheckRefused(with("[0, 0, 30]", "[0, 0]"), "files[0].pieces[0] does not have three numbers");
+}
+
+TEST_CASE("Manifest: a digit that has changed is noticed whatever it says", "[save]") {
+  const std::string text = FormatManifest(CutCheckpoint(2));
+  const auto with = [&](const std::string& from, const std::string& to) {
+    REQUIRE(text.find(from) != std::string::npos);
+    return absl::StrReplaceAll(text, {{from, to}});
+  };
+  CheckRefused(with("\"applied\": 97", "\"applied\": 96"), "manifest_crc32c is \"");
+  CheckRefused(with("\"stage\": 3", "\"stage\": 2"), "the manifest is damaged");
+  CheckRefused(with("embed.weight", "embed.Weight"), "the manifest is damaged");
+  CheckRefused(with("\"format\": 1,", "\"format\": 1, "), "the manifest is damaged");
+  // After the checksum there is nothing to change.
+  const size_t at = text.find(",\n  \"attributes\"");
+  const size_t own = text.find(",\n  \"manifest_crc32c\"");
+  REQUIRE(own != std::string::npos);
+  const std::string moved = text.substr(0, at) + text.substr(own, text.size() - 3 - own) +
+                            text.substr(at, own - at) + "\n}\n";
+  CheckRefused(moved, "manifest_crc32c is not the last key");
 }
 
 TEST_CASE("Manifest: a newer format is unimplemented whatever else it says", "[save]") {

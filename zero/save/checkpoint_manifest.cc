@@ -11,7 +11,9 @@
 #include "absl/strings/str_join.h"
 #include "collectives/handshake.h"
 #include "device/status.h"
-#include "io/posix_file.h"
+#include "io/checksummed_file.h"
+#include "io/crc32c.h"
+#include "io/folder.h"
 #include "io/relaxed_json.h"
 #include "zero/config.h"
 #include "zero/layout.h"
@@ -21,9 +23,13 @@
 namespace zero {
 namespace {
 
-constexpr int64_t kBlockBytes = int64_t{1} << 20;
 constexpr size_t kChecksumDigits = 8;
 constexpr int64_t kManifestLimit = int64_t{64} << 20;
+
+// The last key: the CRC32C of the text before it.
+constexpr const char* kOwnChecksum = "manifest_crc32c";
+
+std::string Digits(uint32_t checksum) { return absl::StrFormat("%08x", checksum); }
 
 std::string QuotedList(const std::vector<std::string>& texts) {
   const auto quote = [](std::string* out, const std::string& text) { *out += Quoted(text); };
@@ -55,12 +61,12 @@ std::string Format(const CheckpointParameter& parameter) {
 std::string Format(const CheckpointFile& file) {
   std::string digits;
   digits.reserve(file.checksums.size() * kChecksumDigits);
-  for (const uint32_t checksum : file.checksums) absl::StrAppendFormat(&digits, "%08x", checksum);
+  for (const uint32_t checksum : file.checksums) digits += Digits(checksum);
   const auto piece = [](std::string* out, const CheckpointPiece& p) {
     absl::StrAppend(out, "[", p.parameter, ", ", p.first, ", ", p.count, "]");
   };
   return absl::StrCat("{\"name\": ", Quoted(file.name), ", \"bytes\": ", file.bytes,
-                      ", \"block_bytes\": ", kBlockBytes, ",\n     \"crc32c\": ", Quoted(digits),
+                      ", \"block_bytes\": ", kChecksumBlock, ",\n     \"crc32c\": ", Quoted(digits),
                       ",\n     \"pieces\": [", absl::StrJoin(file.pieces, ", ", piece), "]}");
 }
 
@@ -165,11 +171,11 @@ void ReadParameters(const JsonField& list, CheckpointManifest& manifest) {
 std::vector<uint32_t> ReadChecksums(const JsonField& field, int64_t bytes) {
   std::vector<uint32_t> checksums;
   const std::string digits = field.Text();
-  const int64_t blocks = (bytes + kBlockBytes - 1) / kBlockBytes;
+  const int64_t blocks = (bytes + kChecksumBlock - 1) / kChecksumBlock;
   if (digits.size() % kChecksumDigits != 0 ||
       static_cast<int64_t>(digits.size() / kChecksumDigits) != blocks) {
     field.Refuse(absl::StrCat("has ", digits.size(), " digits; ", bytes, " bytes are ", blocks,
-                              " blocks of ", kBlockBytes, ", with ", kChecksumDigits,
+                              " blocks of ", kChecksumBlock, ", with ", kChecksumDigits,
                               " digits each"));
     return checksums;
   }
@@ -236,7 +242,7 @@ void ReadFiles(const JsonField& list, CheckpointManifest& manifest) {
       field.Member("name").Refuse(absl::StrCat("is ", Quoted(file.name), ", which occurs twice"));
     }
     file.bytes = field.Member("bytes").Integer(8);
-    field.Member("block_bytes").Integer(kBlockBytes, kBlockBytes);
+    field.Member("block_bytes").Integer(kChecksumBlock, kChecksumBlock);
     file.checksums = ReadChecksums(field.Member("crc32c"), file.bytes);
     file.pieces = ReadPieces(field.Member("pieces"), manifest);
     manifest.files.push_back(std::move(file));
@@ -273,7 +279,23 @@ void CheckCoverage(const JsonField& parameters, const CheckpointManifest& manife
   }
 }
 
-absl::StatusOr<CheckpointManifest> ReadDocument(const JsonValue& document) {
+// Whether the text is what was written. Looked at last, so that a wrong key is named as such.
+void CheckOwnChecksum(const JsonField& root, const std::string& text) {
+  const size_t at = text.rfind(Quoted(kOwnChecksum));
+  const JsonField field = root.Member(kOwnChecksum);
+  if (at == std::string::npos || root.Members().back().first != kOwnChecksum) {
+    return field.Refuse("is not the last key");
+  }
+  const std::string digits = Digits(Crc32c(0, {text.data(), at}));
+  const std::string said = field.Text();
+  if (said == digits) return;
+  field.Refuse(absl::StrCat("is ", Quoted(said.substr(0, 80)),
+                            ", but that of the text before it is ", Quoted(digits),
+                            ": the manifest is damaged"));
+}
+
+absl::StatusOr<CheckpointManifest> ReadDocument(const JsonValue& document,
+                                                const std::string& text) {
   absl::Status error;
   const JsonField root(&document, "", &error);
   const int64_t format = root.Member("format").Integer(1);
@@ -285,7 +307,7 @@ absl::StatusOr<CheckpointManifest> ReadDocument(const JsonValue& document) {
   }
   root.MustHave({"format", "written_by", "step", "world_size", "stage", "optimizer",
                  "weight_rounding", "counts", "loss_scale", "random", "configuration", "layout",
-                 "parameters", "files", "attributes"});
+                 "parameters", "files", "attributes", kOwnChecksum});
   CheckpointManifest manifest;
   root.Member("written_by").Text();
   manifest.step = root.Member("step").Integer(0);
@@ -312,6 +334,7 @@ absl::StatusOr<CheckpointManifest> ReadDocument(const JsonValue& document) {
   for (const auto& [name, value] : root.Member("attributes").Members()) {
     manifest.attributes[name] = value.Text();
   }
+  CheckOwnChecksum(root, text);
   ZERO_RETURN_IF_ERROR(error);
   return manifest;
 }
@@ -339,7 +362,7 @@ std::string FormatManifest(const CheckpointManifest& manifest) {
   }
   for (const std::string& line : manifest.configuration) configuration.push_back(Quoted(line));
   const CheckpointCounts& counts = manifest.counts;
-  return absl::StrCat(
+  std::string text = absl::StrCat(
       "{\n  \"format\": ", kCheckpointFormat, ",\n  \"written_by\": \"zero ", LibraryVersion(),
       "\"", ",\n  \"step\": ", manifest.step, ",\n  \"world_size\": ", manifest.world_size,
       ",\n  \"stage\": ", manifest.stage, ",\n  \"optimizer\": ", Quoted(manifest.optimizer),
@@ -357,7 +380,9 @@ std::string FormatManifest(const CheckpointManifest& manifest) {
       ", \"slice_alignment\": ", kSliceAlignment, "}",
       ",\n  \"parameters\": ", Lines(parameters, 2, "[", "]"),
       ",\n  \"files\": ", Lines(files, 2, "[", "]"),
-      ",\n  \"attributes\": ", Lines(attributes, 2, "{", "}"), "\n}\n");
+      ",\n  \"attributes\": ", Lines(attributes, 2, "{", "}"), ",\n  ");
+  absl::StrAppend(&text, Quoted(kOwnChecksum), ": ", Quoted(Digits(Crc32c(0, text))), "\n}\n");
+  return text;
 }
 
 absl::StatusOr<CheckpointManifest> ParseManifest(const std::string& text) {
@@ -366,18 +391,12 @@ absl::StatusOr<CheckpointManifest> ParseManifest(const std::string& text) {
   if (!problems.empty()) {
     return absl::DataLossError(absl::StrCat(ToString(problems[0].place), ": ", problems[0].text));
   }
-  return ReadDocument(*document);
+  return ReadDocument(*document, text);
 }
 
 absl::StatusOr<CheckpointManifest> ReadManifest(const std::string& folder) {
   const std::string path = absl::StrCat(folder, "/", kManifestName);
-  ZERO_ASSIGN_OR_RETURN(const PosixFile file, PosixFile::OpenToRead(path));
-  if (file.size() > kManifestLimit) {
-    return absl::DataLossError(absl::StrCat(path, ": has ", file.size(), " bytes; at most ",
-                                            kManifestLimit, " are allowed"));
-  }
-  std::string text(static_cast<size_t>(file.size()), ' ');
-  ZERO_RETURN_IF_ERROR(file.ReadAt(0, absl::MakeSpan(text.data(), text.size())));
+  ZERO_ASSIGN_OR_RETURN(const std::string text, ReadWhole(path, kManifestLimit));
   absl::StatusOr<CheckpointManifest> manifest = ParseManifest(text);
   if (manifest.ok()) return manifest;
   return absl::Status(manifest.status().code(),

@@ -91,7 +91,8 @@ std::string FormatManifest(const CheckpointManifest& manifest);
 
 // The inverse of FormatManifest, strict: kDataLoss names the key that is missing, unknown or wrong
 // and where it is, kUnimplemented a newer format. The pieces of all files cover every parameter
-// exactly once, and the files' names lead to no other folder.
+// exactly once, and the files' names lead to no other folder. The last key is the CRC32C of the
+// text before it, looked at when all else is right.
 absl::StatusOr<CheckpointManifest> ParseManifest(const std::string& text);
 
 // The manifest of a checkpoint. kNotFound: there is none. Errors name the path.
