@@ -1,9 +1,7 @@
 #include "zero/agreement.h"
 
 #include <algorithm>
-#include <cstring>
 #include <memory>
-#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
@@ -11,77 +9,17 @@
 #include "collectives/sha256.h"
 #include "device/status.h"
 #include "zero/plan.h"
+#include "zero/rank_exchange.h"
 
 namespace zero {
 namespace {
 
-// Of one rank: all its lines, some of the first ones, or one.
-struct Record {
-  uint64_t lines = 0;
-  char hash[32] = {};
-  char text[472] = {};
-};
+constexpr size_t kHashBytes = 32;
 
-// Records pass through the device's memory, as everything does that ranks exchange.
-class Exchange {
- public:
-  static absl::StatusOr<std::unique_ptr<Exchange>> Create(Device* device, ProcessGroup* group) {
-    std::unique_ptr<Exchange> made(new Exchange(device, group));
-    const auto bytes = static_cast<int64_t>(sizeof(Record)) * (group->size() + 1);
-    const char* const what = "comparison of the ranks' configurations";
-    ZERO_ASSIGN_OR_RETURN(made->memory_, device->Allocate(bytes, MemoryCategory::kStaging, what));
-    ZERO_ASSIGN_OR_RETURN(made->staging_,
-                          device->AllocateHost(bytes, MemoryCategory::kHostStaging, what));
-    ZERO_ASSIGN_OR_RETURN(made->stream_,
-                          device->CreateStream(absl::StrCat("create-", group->rank())));
-    return made;
-  }
-
-  // Every rank's record.
-  absl::StatusOr<std::vector<Record>> Run(const Record& own) {
-    constexpr int64_t kBytes = sizeof(Record);
-    Record* const device = memory_.as<Record>();
-    Record* const host = staging_.as<Record>();
-    const int size = group_->size();
-    std::memcpy(host, &own, sizeof(Record));
-    ZERO_RETURN_IF_ERROR(device_->Copy(*stream_, device, host, kBytes));
-    const AllGatherPiece piece{device, device + 1, kBytes, kBytes};
-    ZERO_RETURN_IF_ERROR(group_->AllGather(*stream_, kStateTransfer, {&piece, 1}));
-    ZERO_RETURN_IF_ERROR(device_->Copy(*stream_, host + 1, device + 1, size * kBytes));
-    ZERO_RETURN_IF_ERROR(stream_->Synchronize());
-    // Where a failed group lets its streams go on, what arrived may be anything.
-    ZERO_RETURN_IF_ERROR(group_->Health());
-    std::vector<Record> records(static_cast<size_t>(size));
-    std::memcpy(records.data(), host + 1, records.size() * sizeof(Record));
-    return records;
-  }
-
- private:
-  Exchange(Device* device, ProcessGroup* group) : device_(device), group_(group) {}
-
-  Device* const device_;
-  ProcessGroup* const group_;
-  Buffer memory_;
-  Buffer staging_;
-  std::unique_ptr<Stream> stream_;  // ends before its memory does
-};
-
-// Of the first `count` lines.
-Record RecordOf(const std::vector<std::string>& lines, size_t count) {
-  Record record;
-  record.lines = lines.size();
+// Hash of the first `count` lines.
+std::string HashOf(const std::vector<std::string>& lines, size_t count) {
   const auto end = lines.begin() + static_cast<std::ptrdiff_t>(std::min(count, lines.size()));
-  const std::string hash = Sha256(absl::StrJoin(lines.begin(), end, "\n"));
-  std::memcpy(record.hash, hash.data(), sizeof(record.hash));
-  return record;
-}
-
-bool SameHash(const Record& a, const Record& b) {
-  return std::memcmp(a.hash, b.hash, sizeof(a.hash)) == 0;
-}
-
-std::string TextOf(const Record& record) {
-  return std::string(record.text, strnlen(record.text, sizeof(record.text)));
+  return Sha256(absl::StrJoin(lines.begin(), end, "\n"));
 }
 
 }  // namespace
@@ -145,33 +83,41 @@ std::vector<std::string> AgreementLines(const Config& config, const Model& model
 absl::Status CheckAgreement(const std::vector<std::string>& lines, Device* device,
                             ProcessGroup* group) {
   if (group->size() == 1) return absl::OkStatus();
-  ZERO_ASSIGN_OR_RETURN(const std::unique_ptr<Exchange> exchange, Exchange::Create(device, group));
-  ZERO_ASSIGN_OR_RETURN(const std::vector<Record> all,
-                        exchange->Run(RecordOf(lines, lines.size())));
-  const auto other = std::find_if(all.begin(), all.end(),
-                                  [&](const Record& record) { return !SameHash(record, all[0]); });
+  ZERO_ASSIGN_OR_RETURN(
+      RankExchange exchange,
+      RankExchange::Create(device, group, "comparison of the ranks' configurations"));
+  ZERO_ASSIGN_OR_RETURN(const std::unique_ptr<Stream> stream,
+                        device->CreateStream(absl::StrCat("create-", group->rank())));
+  const auto run = [&](const std::string& text) {
+    return exchange.Run(*stream, kStateTransfer, text);
+  };
+  ZERO_ASSIGN_OR_RETURN(const std::vector<std::string> all,
+                        run(absl::StrCat(HashOf(lines, lines.size()), lines.size())));
+  const auto other =
+      std::find_if(all.begin(), all.end(), [&](const std::string& said) { return said != all[0]; });
   if (other == all.end()) return absl::OkStatus();
   const auto rank = static_cast<size_t>(other - all.begin());
 
   // How many lines of rank 0 and of `rank` are the same, from the first on.
-  uint64_t same = 0;
-  uint64_t most = std::min(all[0].lines, all[rank].lines);
+  const auto lines_of = [&](size_t r) {
+    return static_cast<size_t>(std::stoull(all[r].substr(kHashBytes)));
+  };
+  size_t same = 0;
+  size_t most = std::min(lines_of(0), lines_of(rank));
   while (same < most) {
-    const uint64_t middle = (same + most + 1) / 2;
-    ZERO_ASSIGN_OR_RETURN(const std::vector<Record> first, exchange->Run(RecordOf(lines, middle)));
-    if (SameHash(first[0], first[rank])) {
+    const size_t middle = (same + most + 1) / 2;
+    ZERO_ASSIGN_OR_RETURN(const std::vector<std::string> first, run(HashOf(lines, middle)));
+    if (first[0] == first[rank]) {
       same = middle;
     } else {
       most = middle - 1;
     }
   }
-  Record own;
-  const std::string line = same < lines.size() ? lines[same] : "nothing more";
-  std::memcpy(own.text, line.data(), std::min(line.size(), sizeof(own.text)));
-  ZERO_ASSIGN_OR_RETURN(const std::vector<Record> texts, exchange->Run(own));
-  return absl::InvalidArgumentError(
-      absl::StrCat("Create: ranks 0 and ", rank, " differ: '", TextOf(texts[0]), "' on rank 0, '",
-                   TextOf(texts[rank]), "' on rank ", rank, "; they must be the same"));
+  ZERO_ASSIGN_OR_RETURN(const std::vector<std::string> texts,
+                        run(same < lines.size() ? lines[same] : "nothing more"));
+  return absl::InvalidArgumentError(absl::StrCat("Create: ranks 0 and ", rank, " differ: '",
+                                                 texts[0], "' on rank 0, '", texts[rank],
+                                                 "' on rank ", rank, "; they must be the same"));
 }
 
 }  // namespace zero

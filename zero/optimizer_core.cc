@@ -54,6 +54,9 @@ absl::Status OptimizerCore::Initialise(Device* device, ProcessGroup* group,
   ZERO_ASSIGN_OR_RETURN(gradients_, MakeGradients(context_, &*reduction_, step_->norms(), adopted));
   ZERO_ASSIGN_OR_RETURN(
       transfer_, StateTransfer::Create(context_, weights_.get(), gradients_.get(), &*states_));
+  ZERO_ASSIGN_OR_RETURN(exchange_, RankExchange::Create(device, group, "texts between ranks"));
+  ZERO_ASSIGN_OR_RETURN(checkpoint_exchange_,
+                        RankExchange::Create(device, group, "state of a checkpoint"));
   return arithmetic_->Synchronize();
 }
 

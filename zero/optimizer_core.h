@@ -8,6 +8,7 @@
 #include "zero/context.h"
 #include "zero/gradient_store.h"
 #include "zero/optimizer_states.h"
+#include "zero/rank_exchange.h"
 #include "zero/sharded_optimizer.h"
 #include "zero/state_transfer.h"
 #include "zero/step_controller.h"
@@ -76,6 +77,8 @@ class OptimizerCore : public ShardedOptimizer {
   std::unique_ptr<WeightStore> weights_;
   std::unique_ptr<GradientStore> gradients_;
   std::optional<StateTransfer> transfer_;
+  std::optional<RankExchange> exchange_;             // between passes
+  std::optional<RankExchange> checkpoint_exchange_;  // while a checkpoint is written
   std::unique_ptr<Stream> communication_;
   std::unique_ptr<Stream> arithmetic_;
 

@@ -9,6 +9,7 @@
 #include "kernels/kernels.h"
 #include "zero/gather_schedule.h"
 #include "zero/parameter_groups.h"
+#include "zero/rank_exchange.h"
 
 namespace zero {
 namespace {
@@ -267,13 +268,14 @@ absl::StatusOr<Plan> MakePlan(const Config& config, const Model& model, int worl
   }
   set(MemoryCategory::kScalars, plan.scalars.bytes);
   const int64_t groups = static_cast<int64_t>(config.groups.size());
-  const int64_t transfer_bytes = world_size * kTransferElements * 4;
-  set(MemoryCategory::kStaging, transfer_bytes);
+  const int64_t transfer_bytes = kTransferElements * 4;
+  // For saving, and for a checkpoint that is being written.
+  set(MemoryCategory::kStaging, transfer_bytes + 2 * RankExchange::DeviceBytes(world_size));
   set(MemoryCategory::kHostStaging,
       kStepRows * (kStepRows * (static_cast<int64_t>(sizeof(StepRow)) +
                                 groups * static_cast<int64_t>(sizeof(GroupScalars))) +
                    static_cast<int64_t>(sizeof(StepRecord))) +
-          2 * transfer_bytes);
+          2 * transfer_bytes + 2 * RankExchange::HostBytes(world_size));
   return plan;
 }
 

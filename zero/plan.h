@@ -22,12 +22,13 @@ inline constexpr const char* kGatherWeights = "gather_weights";
 inline constexpr const char* kEvaluation = "evaluation";
 inline constexpr const char* kControl = "control";
 inline constexpr const char* kStateTransfer = "state";
+inline constexpr const char* kSaving = "saving";
 
 // Bytes that one rank sends, by name.
 using WireBytes = std::map<std::string, int64_t>;
 
-// Elements of state that pass through the staging buffers at once, for each rank.
-inline constexpr int64_t kTransferElements = 16384;
+// Elements of state that pass through the staging buffers at once, of all ranks together.
+inline constexpr int64_t kTransferElements = 131072;
 // Steps whose results may be outstanding when a further one is enqueued.
 inline constexpr int kStepsInFlight = 2;
 inline constexpr int kStepRows = kStepsInFlight + 1;  // counts that the next step may be

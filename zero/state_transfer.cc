@@ -47,7 +47,7 @@ absl::StatusOr<StateTransfer> StateTransfer::Create(const Context& context, Weig
                                                     GradientStore* gradients,
                                                     OptimizerStates* states) {
   StateTransfer transfer(&context, weights, gradients, states);
-  const int64_t bytes = context.group->size() * kTransferElements * 4;
+  const int64_t bytes = kTransferElements * 4;
   ZERO_ASSIGN_OR_RETURN(transfer.device_staging_,
                         context.device->Allocate(bytes, MemoryCategory::kStaging, "state staging"));
   for (Buffer* buffer : {&transfer.host_values_, &transfer.host_raw_}) {
@@ -248,8 +248,9 @@ absl::Status StateTransfer::GatherParameter(State state, int unit, int p, absl::
   const int64_t end = one ? begin + run.count : segment.slice;
   const int ranks = context_->group->size();
   const Stream& stream = *context_->communication;
-  for (int64_t column = begin; column < end; column += kTransferElements) {
-    const int64_t n = std::min(kTransferElements, end - column);
+  const int64_t columns = std::max<int64_t>(kTransferElements / ranks, 1);
+  for (int64_t column = begin; column < end; column += columns) {
+    const int64_t n = std::min(columns, end - column);
     std::vector<AllGatherPiece> pieces;
     std::vector<const char*> gathered;
     int64_t received = 0;

@@ -53,7 +53,7 @@ class StateTransfer {
   WeightStore* weights_;
   GradientStore* gradients_;
   OptimizerStates* states_;
-  Buffer device_staging_;  // [ranks * kTransferElements] of up to 4 bytes
+  Buffer device_staging_;  // [kTransferElements] of up to 4 bytes
   Buffer host_values_;     // fp32, likewise
   Buffer host_raw_;        // as stored, likewise
 };

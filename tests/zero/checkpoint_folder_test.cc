@@ -1,0 +1,263 @@
+// Finding, completing and removing checkpoints.
+#include "zero/save/checkpoint_folder.h"
+
+#include <algorithm>
+#include <cerrno>
+#include <filesystem>
+
+#include "absl/strings/str_cat.h"
+#include "io/file_calls.h"
+#include "io/folder.h"
+#include "tests/catch.h"
+#include "tests/io/temporary_folder.h"
+#include "tests/zero/checkpoint_fixture.h"
+#include "zero/save/checkpoint_reader.h"
+
+namespace zero::test {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr const char* kHex = "0123456789abcdef";
+
+std::string TemporaryName(int64_t step) {
+  return absl::StrCat(".", CheckpointName(step), ".", kHex, ".tmp");
+}
+
+void Make(const std::string& path, int64_t step) {
+  CheckpointManifest manifest = SmallCheckpoint(DType::kBF16);
+  manifest.step = step;
+  CutIntoFiles(manifest, 2);
+  REQUIRE_OK(WriteCheckpoint(path, manifest));
+}
+
+std::vector<std::string> SortedNames(const TemporaryFolder& folder) {
+  std::vector<std::string> names = folder.Names();
+  std::sort(names.begin(), names.end());
+  return names;
+}
+
+std::vector<std::string> Found(const std::string& folder) {
+  const auto found = FindCheckpoints(folder);
+  REQUIRE_OK(found.status());
+  std::vector<std::string> names;
+  for (const FoundCheckpoint& checkpoint : *found) {
+    names.push_back(
+        absl::StrCat(fs::path(checkpoint.path).filename().string(), "=", checkpoint.step));
+  }
+  return names;
+}
+
+using Names = std::vector<std::string>;
+
+TEST_CASE("Checkpoint folder: names have eight digits or more", "[save]") {
+  CHECK(CheckpointName(0) == "step-00000000");
+  CHECK(CheckpointName(100) == "step-00000100");
+  CHECK(CheckpointName(1234567890123) == "step-1234567890123");
+}
+
+TEST_CASE("Checkpoint folder: complete ones are found whatever they are called", "[save]") {
+  const TemporaryFolder folder;
+  CHECK(Found(folder.path()).empty());
+  Make(folder.File(CheckpointName(20)), 20);
+  Make(folder.File(CheckpointName(100000000)), 100000000);
+  Make(folder.File("best"), 7);
+  Make(folder.File(TemporaryName(20)), 20);
+  Make(folder.File(TemporaryName(30)), 30);
+  Make(folder.File(".step-00000040.removed"), 40);
+  Make(folder.File(CheckpointName(50)), 50);
+  fs::remove(folder.File(CheckpointName(50)) + "/manifest.json");
+  Make(folder.File(CheckpointName(60)), 60);
+  fs::resize_file(folder.File(CheckpointName(60)) + "/rank-00001-of-00002.safetensors", 100);
+  fs::create_directory(folder.File("logs"));
+  WriteFile(folder.File("step-00000070"), "a file");
+  CHECK(Found(folder.path()) == Names{"best=7", "step-00000020=20", TemporaryName(20) + "=20",
+                                      TemporaryName(30) + "=30", "step-100000000=100000000"});
+  const auto latest = LatestCheckpoint(folder.path());
+  REQUIRE_OK(latest.status());
+  CHECK(latest->path == folder.File("step-100000000"));
+  CHECK(latest->step == 100000000);
+  CHECK(absl::IsNotFound(FindCheckpoints(folder.File("nothing")).status()));
+}
+
+TEST_CASE("Checkpoint folder: where none is complete what there is is named", "[save]") {
+  const TemporaryFolder folder;
+  auto latest = LatestCheckpoint(folder.path());
+  CHECK(absl::IsNotFound(latest.status()));
+  CHECK_THAT(std::string(latest.status().message()),
+             ContainsSubstring(folder.path() + ": holds no complete checkpoint"));
+  fs::create_directory(folder.File("logs"));
+  for (const int64_t step : {1, 2, 3, 4, 5, 6, 7}) {
+    fs::create_directory(folder.File(CheckpointName(step)));
+  }
+  Make(folder.File(CheckpointName(2)), 2);
+  fs::remove(folder.File(CheckpointName(2)) + "/rank-00000-of-00002.safetensors");
+  latest = LatestCheckpoint(folder.path());
+  CHECK(absl::IsNotFound(latest.status()));
+  const std::string message(latest.status().message());
+  CHECK_THAT(message, ContainsSubstring("step-00000001/manifest.json: cannot open"));
+  CHECK_THAT(message,
+             ContainsSubstring("step-00000002/rank-00000-of-00002.safetensors: is missing"));
+  CHECK_THAT(message, ContainsSubstring("and 2 more"));
+  CHECK_THAT(message, !ContainsSubstring("logs"));
+
+  const TemporaryFolder other;
+  Make(other.File("inner"), 9);
+  CHECK_THAT(std::string(LatestCheckpoint(other.File("inner")).status().message()),
+             ContainsSubstring("it is one itself"));
+}
+
+TEST_CASE("Checkpoint folder: cleaning completes what is complete and removes the rest", "[save]") {
+  const TemporaryFolder folder;
+  CHECK_OK(CleanCheckpoints(folder.File("nothing")));
+  Make(folder.File(CheckpointName(10)), 10);
+  Make(folder.File(TemporaryName(20)), 20);
+  Make(folder.File(TemporaryName(30)), 30);
+  fs::remove(folder.File(TemporaryName(30)) + "/manifest.json");
+  Make(folder.File(".step-00000040.removed"), 40);
+  Make(folder.File(CheckpointName(50)), 50);
+  fs::remove(folder.File(CheckpointName(50)) + "/manifest.json");
+  fs::create_directory(folder.File(".other.tmp"));
+  WriteFile(folder.File("notes.txt"), "kept");
+  CHECK_OK(CleanCheckpoints(folder.path()));
+  CHECK(SortedNames(folder) ==
+        Names{".other.tmp", "notes.txt", "step-00000010", "step-00000020", "step-00000050"});
+  CHECK(Found(folder.path()) == Names{"step-00000010=10", "step-00000020=20"});
+}
+
+TEST_CASE("Checkpoint folder: one that was saved again takes the place of the old one", "[save]") {
+  const TemporaryFolder folder;
+  Make(folder.File(CheckpointName(10)), 10);
+  CheckpointManifest manifest = SmallCheckpoint(DType::kBF16);
+  manifest.step = 10;
+  manifest.attributes = {{"saved", "again"}};
+  CutIntoFiles(manifest, 3);
+  REQUIRE_OK(WriteCheckpoint(folder.File(TemporaryName(10)), manifest));
+  CHECK(LatestCheckpoint(folder.path())->path == folder.File(TemporaryName(10)));
+  CHECK_OK(CleanCheckpoints(folder.path()));
+  CHECK(SortedNames(folder) == Names{"step-00000010"});
+  const auto read = ReadManifest(folder.File(CheckpointName(10)));
+  REQUIRE_OK(read.status());
+  CHECK(read->attributes == manifest.attributes);
+}
+
+TEST_CASE("Checkpoint folder: a temporary one of a newer format is left alone", "[save]") {
+  const TemporaryFolder folder;
+  fs::create_directory(folder.File(TemporaryName(5)));
+  WriteFile(folder.File(TemporaryName(5)) + "/manifest.json", "{\"format\": 2}");
+  CHECK_OK(CleanCheckpoints(folder.path()));
+  CHECK(SortedNames(folder) == Names{TemporaryName(5)});
+}
+
+TEST_CASE("Checkpoint folder: the last ones and each of so many steps are kept", "[save]") {
+  const TemporaryFolder folder;
+  const auto fill = [&] {
+    for (const int64_t step : {10, 20, 30, 40, 50}) Make(folder.File(CheckpointName(step)), step);
+  };
+  fill();
+  Make(folder.File("best"), 5);
+  Make(folder.File(CheckpointName(60)), 60);
+  fs::remove(folder.File(CheckpointName(60)) + "/manifest.json");
+  const auto prune = [&](int64_t last, int64_t every) {
+    const auto removed = PruneCheckpoints(folder.path(), last, every);
+    REQUIRE_OK(removed.status());
+    return *removed;
+  };
+  CHECK(prune(0, 0).empty());
+  CHECK(prune(5, 0).empty());
+  CHECK(prune(100, 20).empty());
+  CHECK(prune(1, 20) == Names{folder.File("step-00000010"), folder.File("step-00000030")});
+  // What is not complete and what is called otherwise stays.
+  CHECK(SortedNames(folder) ==
+        Names{"best", "step-00000020", "step-00000040", "step-00000050", "step-00000060"});
+  CHECK(prune(2, 0) == Names{folder.File("step-00000020")});
+  CHECK(prune(1, 0) == Names{folder.File("step-00000040")});
+  CHECK(prune(1, 0).empty());
+  CHECK(Found(folder.path()) == Names{"best=5", "step-00000050=50"});
+  CHECK(absl::IsInvalidArgument(PruneCheckpoints(folder.path(), -1, 0).status()));
+  CHECK(absl::IsInvalidArgument(PruneCheckpoints(folder.path(), 1, -1).status()));
+}
+
+// Lets `calls` calls that change something through; from then on every one fails, as if the
+// process had ended.
+class EndAfter : public FileCalls {
+ public:
+  explicit EndAfter(int calls) : left_(calls) { ReplaceFileCalls(this); }
+  ~EndAfter() override { ReplaceFileCalls(nullptr); }
+
+  int Rename(const char* from, const char* to) override {
+    return Ends() ? -1 : FileCalls::Rename(from, to);
+  }
+  int Unlink(const char* path) override { return Ends() ? -1 : FileCalls::Unlink(path); }
+  int RemoveFolder(const char* path) override {
+    return Ends() ? -1 : FileCalls::RemoveFolder(path);
+  }
+  int Fsync(int descriptor) override { return Ends() ? -1 : FileCalls::Fsync(descriptor); }
+  bool ended() const { return left_ < 0; }
+
+ private:
+  bool Ends() {
+    if (left_ > 0) {
+      --left_;
+      return false;
+    }
+    left_ = -1;
+    errno = EIO;
+    return true;
+  }
+  int left_;
+};
+
+TEST_CASE("Checkpoint folder: wherever removal ends there is a whole one, and cleaning finishes",
+          "[save]") {
+  bool ended = true;
+  int points = 0;
+  for (; ended; ++points) {
+    const TemporaryFolder folder;
+    for (const int64_t step : {10, 20, 30}) Make(folder.File(CheckpointName(step)), step);
+    {
+      EndAfter calls(points);
+      const absl::Status pruned = PruneCheckpoints(folder.path(), 1, 0).status();
+      ended = calls.ended();
+      CHECK(pruned.ok() == !ended);
+    }
+    const auto found = FindCheckpoints(folder.path());
+    REQUIRE_OK(found.status());
+    REQUIRE(!found->empty());
+    CHECK(found->back().step == 30);
+    for (const FoundCheckpoint& checkpoint : *found) {
+      CHECK_OK(CheckpointReader::Open(checkpoint.path)->Verify(nullptr));
+    }
+    CHECK_OK(CleanCheckpoints(folder.path()));
+    for (const std::string& name : folder.Names()) CHECK(name[0] != '.');
+    CHECK_OK(PruneCheckpoints(folder.path(), 1, 0).status());
+    CHECK(SortedNames(folder) == Names{"step-00000030"});
+  }
+  CHECK(points > 10);
+}
+
+TEST_CASE("Checkpoint folder: wherever cleaning ends the one saved again is there", "[save]") {
+  bool ended = true;
+  int points = 0;
+  for (; ended; ++points) {
+    const TemporaryFolder folder;
+    Make(folder.File(CheckpointName(10)), 10);
+    Make(folder.File(TemporaryName(10)), 10);
+    fs::create_directory(folder.File(TemporaryName(20)));
+    {
+      EndAfter calls(points);
+      const absl::Status cleaned = CleanCheckpoints(folder.path());
+      ended = calls.ended();
+      CHECK(cleaned.ok() == !ended);
+    }
+    const auto latest = LatestCheckpoint(folder.path());
+    REQUIRE_OK(latest.status());
+    CHECK_OK(CheckpointReader::Open(latest->path)->Verify(nullptr));
+    CHECK_OK(CleanCheckpoints(folder.path()));
+    CHECK(SortedNames(folder) == Names{"step-00000010"});
+  }
+  CHECK(points > 5);
+}
+
+}  // namespace
+}  // namespace zero::test

@@ -1,0 +1,330 @@
+#include "zero/save/checkpoint_saver.h"
+
+#include <algorithm>
+#include <random>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "device/status.h"
+#include "io/folder.h"
+#include "io/posix_file.h"
+#include "zero/agreement.h"
+#include "zero/misuse.h"
+#include "zero/save/checkpoint_description.h"
+#include "zero/step_controller.h"
+
+namespace zero {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+// What a rank says of its part.
+constexpr char kWorking = 'w';
+constexpr char kDone = 'd';
+constexpr char kFailed = 'e';  // then the code, a space and the message
+
+std::string Say(const absl::Status& status) {
+  if (status.ok()) return std::string(1, kDone);
+  return absl::StrCat(std::string(1, kFailed), static_cast<int>(status.code()), " ",
+                      std::string(status.message()));
+}
+
+absl::Status ErrorOf(const std::string& said, size_t rank, int ranks) {
+  const size_t space = said.find(' ');
+  int code = 0;
+  if (space == std::string::npos || !absl::SimpleAtoi(said.substr(1, space - 1), &code)) {
+    code = static_cast<int>(absl::StatusCode::kInternal);
+  }
+  const std::string named = ranks == 1 ? "" : absl::StrCat("rank ", rank, ": ");
+  return absl::Status(static_cast<absl::StatusCode>(code),
+                      absl::StrCat(named, said.substr(space + 1)));
+}
+
+std::string RandomDigits() {
+  std::random_device device;
+  return absl::StrFormat("%08x%08x", device(), device());
+}
+
+}  // namespace
+
+int64_t CheckpointSlotBytes(const Plan& plan) {
+  if (plan.config.checkpoint_memory == 0) return 0;
+  // Of one rank, with some room for what does not fill a slot.
+  int64_t needed = CheckpointWriter::kSlotBytes;
+  for (size_t u = 0; u < plan.layout.units.size(); ++u) {
+    const std::vector<Segment>& segments = plan.layout.units[u].segments;
+    for (size_t s = 0; s < segments.size(); ++s) {
+      const int64_t master =
+          segments[s].trainable ? std::max(MasterBytes(plan.config, segments[s]),
+                                           SizeOf(segments[s].dtype))
+                                : SizeOf(segments[s].dtype);
+      int64_t element = plan.config.master == MasterKind::kSplit ? int64_t{4} : master;
+      for (const BlockLayout* moments : {&plan.moment1, &plan.moment2}) {
+        if (moments->offsets[u][s] >= 0) element += 4;
+      }
+      needed += segments[s].slice * element + 4096;
+    }
+  }
+  const int64_t wanted = needed / CheckpointWriter::kSlotBytes + 2;
+  const int64_t allowed = plan.config.checkpoint_memory / CheckpointWriter::kSlotBytes;
+  return std::max<int64_t>(std::min(wanted, allowed), 2) * CheckpointWriter::kSlotBytes;
+}
+
+// The end of a checkpoint, for any thread.
+class CheckpointSaver::Outcome : public PendingSource<CheckpointReport> {
+ public:
+  explicit Outcome(absl::Duration deadline) : deadline_(deadline) {}
+
+  bool Ready() const override {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    return outcome_.has_value();
+  }
+  absl::StatusOr<CheckpointReport> Get() override {
+    std::unique_lock<std::mutex> lock(mutex_);
+    if (!resolved_.wait_for(lock, absl::ToChronoNanoseconds(2 * deadline_),
+                            [&] { return outcome_.has_value(); })) {
+      return absl::DeadlineExceededError(
+          "the checkpoint is not complete: it becomes so in a later Step, or in FinishCheckpoint");
+    }
+    return *outcome_;
+  }
+  void Set(const absl::StatusOr<CheckpointReport>& outcome) {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    outcome_ = outcome;
+    resolved_.notify_all();
+  }
+
+ private:
+  const absl::Duration deadline_;
+  mutable std::mutex mutex_;
+  std::condition_variable resolved_;
+  std::optional<absl::StatusOr<CheckpointReport>> outcome_;
+};
+
+struct CheckpointSaver::Job {
+  std::string folder;     // that checkpoints are kept in
+  std::string temporary;  // path of this one while it is made
+  std::string path;       // and afterwards
+  Attributes attributes;
+  Clock::time_point start;
+  CheckpointReport report;
+  std::shared_ptr<Outcome> outcome;
+  bool publishing = false;  // all files are on the disk
+  // This rank's part of the phase, once it has ended.
+  std::optional<absl::Status> ended;
+  CheckpointWriter::Written written;
+  std::future<absl::Status> publisher;  // rank 0
+};
+
+absl::StatusOr<std::unique_ptr<CheckpointSaver>> CheckpointSaver::Create(
+    const Context& context, const StateTransfer* transfer, const StepController* step) {
+  std::unique_ptr<CheckpointSaver> saver(new CheckpointSaver(context, step));
+  saver->transfer_ = transfer;
+  ZERO_ASSIGN_OR_RETURN(
+      saver->exchange_,
+      RankExchange::Create(context.device, context.group, "progress of a checkpoint"));
+  std::vector<char*> slots = transfer->host_staging();
+  const int64_t bytes = CheckpointSlotBytes(*context.plan);
+  if (bytes > 0) {
+    ZERO_ASSIGN_OR_RETURN(saver->memory_,
+                          context.device->AllocateHost(bytes, MemoryCategory::kHostStaging,
+                                                       "checkpoint memory"));
+    slots.clear();
+    for (int64_t at = 0; at < bytes; at += CheckpointWriter::kSlotBytes) {
+      slots.push_back(saver->memory_.bytes_at(at));
+    }
+  }
+  ZERO_ASSIGN_OR_RETURN(saver->writer_, CheckpointWriter::Create(context, std::move(slots)));
+  return saver;
+}
+
+CheckpointSaver::~CheckpointSaver() {
+  if (job_ == nullptr) return;
+  writer_->Cancel();
+  (void)writer_->Take();
+  const bool published = job_->publisher.valid() && job_->publisher.get().ok();
+  if (!published && !job_->publishing) {
+    // The other ranks' files go with theirs; the last to come removes the folder.
+    (void)RemoveTree(absl::StrCat(job_->temporary, "/",
+                                  CheckpointFileName(context_.rank(), context_.group->size())));
+    (void)Files().RemoveFolder(job_->temporary.c_str());
+  }
+  Resolve(absl::AbortedError(
+      absl::StrCat(job_->path, ": the optimizer ended before the checkpoint was complete; ",
+                   "FinishCheckpoint waits for it")));
+}
+
+absl::StatusOr<Pending<CheckpointReport>> CheckpointSaver::Save(const std::string& folder,
+                                                                const CheckpointOptions& options) {
+  // What became of the last one, its Pending says.
+  const absl::Status last = Finish();
+  if (!last.ok() && !IsMisuse(last)) return last;
+
+  auto job = std::make_unique<Job>();
+  job->start = Clock::now();
+  job->folder = folder;
+  job->attributes = options.attributes;
+  job->outcome = std::make_shared<Outcome>(context_.group->deadline());
+  const std::string name = CheckpointName(step_->steps());
+  std::string temporary;
+  absl::Status made;
+  if (leads()) {
+    temporary = absl::StrCat(".", name, ".", RandomDigits(), ".tmp");
+    made = MakeFolders(absl::StrCat(folder, "/", temporary));
+  }
+  const Stream& stream = *context_.communication;
+  ZERO_RETURN_IF_ERROR(exchange_->Agree(stream, kSaving, made));
+  ZERO_ASSIGN_OR_RETURN(const std::vector<std::string> names,
+                        exchange_->Run(stream, kSaving, temporary));
+  job->temporary = absl::StrCat(folder, "/", names[0]);
+  job->path = absl::StrCat(folder, "/", name);
+  job->report.path = job->path;
+  job->report.step = step_->steps();
+
+  absl::Status begun = writer_->Begin(
+      absl::StrCat(job->temporary, "/",
+                   CheckpointFileName(context_.rank(), context_.group->size())),
+      CheckpointTensors(context_, *transfer_), options.force);
+  if (absl::IsNotFound(begun)) {
+    begun = absl::NotFoundError(absl::StrCat(std::string(begun.message()),
+                                             " (every rank must see the folder of rank 0)"));
+  }
+  job_ = std::move(job);
+  if (begun.ok()) {
+    ZERO_RETURN_IF_ERROR(writer_->Copy(*step_));
+    job_->report.bytes_before_return = writer_->bytes_written();
+  } else {
+    job_->ended = begun;
+  }
+  Pending<CheckpointReport> pending(job_->outcome);
+  if (CheckpointSlotBytes(*context_.plan) == 0) ZERO_RETURN_IF_ERROR(Finish());
+  return pending;
+}
+
+std::string CheckpointSaver::Progress() {
+  if (!job_->ended.has_value()) {
+    if (!job_->publishing) {
+      if (!writer_->Done()) return std::string(1, kWorking);
+      absl::StatusOr<CheckpointWriter::Written> written = writer_->Take();
+      job_->ended = written.status();
+      if (written.ok()) {
+        job_->written = *std::move(written);
+        job_->report.bytes = job_->written.bytes;
+        job_->ended = WriteChecksums(job_->written);
+      }
+    } else if (leads()) {
+      if (job_->publisher.wait_for(std::chrono::seconds(0)) != std::future_status::ready) {
+        return std::string(1, kWorking);
+      }
+      job_->ended = job_->publisher.get();
+    } else {
+      job_->ended = absl::OkStatus();
+    }
+  }
+  return Say(*job_->ended);
+}
+
+absl::Status CheckpointSaver::Advance() {
+  if (job_ == nullptr) return absl::OkStatus();
+  if (exchanged_at_ >= 0) {
+    if (step_->steps() < exchanged_at_ + kStepsInFlight) return absl::OkStatus();
+    exchanged_at_ = -1;
+    ZERO_ASSIGN_OR_RETURN(const std::vector<std::string> said, exchange_->Take());
+    Decide(said);
+    if (job_ == nullptr) return absl::OkStatus();
+  }
+  exchanged_at_ = step_->steps();
+  return exchange_->Enqueue(*context_.communication, kSaving, Progress());
+}
+
+absl::Status CheckpointSaver::Finish() {
+  if (job_ == nullptr) return absl::OkStatus();
+  const std::shared_ptr<Outcome> outcome = job_->outcome;
+  while (job_ != nullptr) {
+    if (exchanged_at_ < 0) {
+      // The own part first, so that one exchange is enough.
+      if (!job_->ended.has_value()) {
+        if (!job_->publishing) {
+          writer_->Wait();
+        } else if (leads()) {
+          job_->publisher.wait();
+        }
+      }
+      ZERO_RETURN_IF_ERROR(exchange_->Enqueue(*context_.communication, kSaving, Progress()));
+    }
+    exchanged_at_ = -1;
+    ZERO_ASSIGN_OR_RETURN(const std::vector<std::string> said, exchange_->Take());
+    Decide(said);
+  }
+  const absl::Status status = outcome->Get().status();
+  return status.ok() ? status : Misuse(status);
+}
+
+void CheckpointSaver::Decide(const std::vector<std::string>& said) {
+  const auto begins = [](char letter) {
+    return [letter](const std::string& text) { return !text.empty() && text[0] == letter; };
+  };
+  const auto failed = std::find_if(said.begin(), said.end(), begins(kFailed));
+  const bool working = std::any_of(said.begin(), said.end(), begins(kWorking));
+  if (failed != said.end()) {
+    // Nobody writes into the folder any more when it is removed.
+    writer_->Cancel();
+    if (working) return;
+    const auto rank = static_cast<size_t>(failed - said.begin());
+    if (leads()) (void)RemoveTree(job_->temporary);
+    return Resolve(ErrorOf(*failed, rank, context_.group->size()));
+  }
+  if (working) return;
+  if (job_->publishing) {
+    job_->report.seconds = std::chrono::duration<double>(Clock::now() - job_->start).count();
+    return Resolve(job_->report);
+  }
+  job_->publishing = true;
+  job_->ended.reset();
+  if (leads()) job_->publisher = std::async(std::launch::async, [this] { return Publish(); });
+}
+
+void CheckpointSaver::Resolve(const absl::StatusOr<CheckpointReport>& outcome) {
+  job_->outcome->Set(outcome);
+  job_.reset();
+}
+
+absl::Status CheckpointSaver::WriteChecksums(const CheckpointWriter::Written& written) const {
+  ZERO_ASSIGN_OR_RETURN(
+      const PosixFile file,
+      PosixFile::CreateNew(absl::StrCat(
+          job_->temporary, "/", ChecksumsFileName(context_.rank(), context_.group->size()))));
+  return file.WriteAt(0, FormatChecksums(written.bytes, written.checksums));
+}
+
+absl::StatusOr<CheckpointManifest> CheckpointSaver::MakeManifest() const {
+  CheckpointManifest manifest =
+      DescribeCheckpoint(*context_.plan, *context_.model, step_->steps_at_save());
+  return manifest;
+}
+
+absl::Status CheckpointSaver::Publish() const {
+  const int ranks = context_.group->size();
+  CheckpointManifest manifest = DescribeCheckpoint(*context_.plan, *context_.model);
+  manifest.step = job_->report.step;
+  manifest.counts = CountsOf(job_->report.step, job_->written.state);
+  manifest.attributes = job_->attributes;
+  for (int r = 0; r < ranks; ++r) {
+    const std::string side = absl::StrCat(job_->temporary, "/", ChecksumsFileName(r, ranks));
+    ZERO_ASSIGN_OR_RETURN(const std::string text, ReadWhole(side, int64_t{1} << 32));
+    CheckpointFile& file = manifest.files[static_cast<size_t>(r)];
+    ZERO_RETURN_IF_ERROR(ParseChecksums(side, text, file));
+    ZERO_RETURN_IF_ERROR(RemoveTree(side));
+  }
+  const std::string text = FormatManifest(manifest);
+  ZERO_RETURN_IF_ERROR(ParseManifest(text).status());
+  // The files' names are on the disk before a manifest says that they are there.
+  ZERO_RETURN_IF_ERROR(SyncFolder(job_->temporary));
+  ZERO_RETURN_IF_ERROR(WriteWhole(absl::StrCat(job_->temporary, "/", kManifestName), text));
+  return PublishCheckpoint(job_->temporary, job_->path);
+}
+
+}  // namespace zero
