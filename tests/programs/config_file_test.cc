@@ -243,6 +243,13 @@ TEST_CASE("ReadConfigFile: --loss_scale is that of the file, or fills it in") {
   CHECK(scale("\"bf16\": {\"enabled\": true}", {}).scale == 1);
 }
 
+TEST_CASE("zero-train: a warm-up that the run does not finish is noted", "[programs]") {
+  const TrainingFolder folder;
+  const std::string note = "\nnote        --warmup_steps is 5: the run ends after 4 steps";
+  CHECK_THAT(folder.Train({"--warmup_steps=5"}).out, ContainsSubstring(note));
+  CHECK_THAT(folder.Train({"--warmup_steps=4"}).out, !ContainsSubstring("\nnote "));
+}
+
 TEST_CASE("ScheduleOf: the rate rises in a line and then does what its kind says") {
   train::Options options;
   options.learning_rate = 0.5;

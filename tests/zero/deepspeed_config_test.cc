@@ -532,6 +532,38 @@ TEST_CASE("DeepSpeedConfig: schedulers become schedules of the applied count") {
   Refused(With("\"scheduler\": {}"), {"scheduler.type is missing"});
 }
 
+TEST_CASE("DeepSpeedConfig: schedules that do not fit the run are noted and mistakes refused") {
+  const auto scheduler = [](const std::string& type, const std::string& params) {
+    return With("\"scheduler\": {\"type\": \"" + type + "\", \"params\": {" + params + "}}");
+  };
+  ConfigContext context = Context();
+  context.total_steps = 20;
+  const auto notes = [&](const std::string& type, const std::string& params) {
+    return Parsed(scheduler(type, params), context).notes;
+  };
+  const std::string ends = "scheduler.params.warmup_num_steps is 21: the run ends after 20 steps";
+  CHECK(HasNote(Parsed(scheduler("WarmupLR", "\"warmup_num_steps\": 21"), context), ends));
+  CHECK(HasNote(Parsed(scheduler("WarmupLR", ""), context), "warmup_num_steps is 1000: the run"));
+  CHECK(notes("WarmupLR", "\"warmup_num_steps\": 20").empty());
+  for (const char* type : {"WarmupDecayLR", "WarmupCosineLR"}) {
+    CAPTURE(type);
+    const std::string rest = ", \"warmup_num_steps\": 4";
+    CHECK(HasNote(Parsed(scheduler(type, "\"total_num_steps\": 19" + rest), context),
+                  "scheduler.params.total_num_steps is 19, but the run has 20 steps"));
+    CHECK(notes(type, "\"total_num_steps\": 20" + rest).empty());
+    CHECK(notes(type, "\"total_num_steps\": 21" + rest).empty());
+    CHECK(HasNote(
+        Parsed(scheduler(type, "\"total_num_steps\": 30, \"warmup_num_steps\": 21"), context),
+        ends));
+  }
+  Refused(scheduler("WarmupLR", "\"warmup_min_lr\": 0.5"),
+          {"WarmupLR: warmup_min_lr is 0.5: it must be at most warmup_max_lr, 0.001"});
+  Refused(scheduler("OneCycle", "\"cycle_min_lr\": 0.5, \"cycle_max_lr\": 0.25"),
+          {"OneCycle: cycle_min_lr is 0.5: it must be at most cycle_max_lr, 0.25"});
+  Refused(scheduler("WarmupCosineLR", "\"total_num_steps\": 2000, \"cos_min_ratio\": 2"),
+          {"cos_min_ratio is 2; it must be from 0 to 1"});
+}
+
 TEST_CASE("DeepSpeedConfig: stages, offloading and other conflicts are refused by name") {
   const auto zero = [](const std::string& keys) { return With("\"zero_optimization\": " + keys); };
   Refused(zero("{\"stage\": 4}"), {"zero_optimization.stage is 4; it must be a whole number from 0 "
