@@ -352,6 +352,47 @@ TEST_CASE("DeepSpeedConfig: unknown keys are named with their path and the neare
         "\"communication_data_type\"; it is ignored");
 }
 
+TEST_CASE("DeepSpeedConfig: what may be meant as a key that changes results is refused") {
+  const std::vector<std::pair<std::string, std::string>> top = {
+      {"gradient_clip", "gradient_clipping"},
+      {"grad_clip", "gradient_clipping"},
+      {"clip_grad", "gradient_clipping"},
+      {"clip", "gradient_clipping"},
+      {"gradient_clipping_norm", "gradient_clipping"},
+      {"batch_size", "train_batch_size"},
+      {"train_batch", "train_batch_size"},
+      {"micro_batch_size", "train_micro_batch_size_per_gpu"},
+      {"micro_batch_size_per_gpu", "train_micro_batch_size_per_gpu"},
+      {"gradient_accumulation", "gradient_accumulation_steps"},
+      {"accumulation_steps", "gradient_accumulation_steps"},
+      {"predivide_factor", "gradient_predivide_factor"},
+      {"communication_dtype", "communication_data_type"},
+      {"learning_rate", "optimizer.params.lr"},
+      {"dtype", "bf16.enabled"},
+      {"warmup_steps", "scheduler.params.warmup_num_steps"},
+      {"scale_window", "fp16.loss_scale_window"},
+      {"sequence_parallel", "sequence_parallel_size"}};
+  for (const auto& [key, meant] : top) {
+    Refused(With("\"" + key + "\": 1"),
+            {"unknown key \"" + key + "\"; the nearest is \"" + meant + "\""});
+  }
+  Refused(With("\"max_grad_norm\": 1"),
+          {"unknown key \"max_grad_norm\": the limit of the norm is the key gradient_clipping"});
+  Refused(With("\"zero\": {\"stage\": 3}"), {"the nearest is \"zero_optimization\""});
+  Refused(With("\"data_types\": {\"accum_dtype\": \"bf16\"}"),
+          {"the nearest is \"data_types.grad_accum_dtype\""});
+  // DeepSpeed hands these to constructors, which refuse them.
+  Refused(With("\"optimizer\": {\"type\": \"Adam\", \"params\": {\"beta1\": 0.8}}"),
+          {"\"optimizer.params.beta1\"; the nearest is \"optimizer.params.betas\""});
+  Refused(With("\"scheduler\": {\"type\": \"WarmupLR\", \"params\": {\"peak\": 0.8}}"),
+          {"unknown key \"scheduler.params.peak\""});
+  for (const char* other : {"\"communication\": {\"x\": 1}", "\"project\": \"x\"", "\"seed\": 5",
+                            "\"gradient_checkpointing\": true"}) {
+    CAPTURE(other);
+    CHECK(HasNote(Parsed(With(other)), "; it is ignored"));
+  }
+}
+
 TEST_CASE("DeepSpeedConfig: a key in two spellings, or an old and a new one, is refused") {
   Refused(With("\"bf16\": {\"enabled\": true}, \"bfloat16\": {\"enabled\": true}"),
           {"bf16 and bfloat16 are one key"});
