@@ -123,6 +123,7 @@ absl::Status CheckEffects(const support::FlagTable& flags, const Options& option
                {"beta2", !sgd, "--optimizer adamw, adam or lion"},
                {"epsilon", adam, "--optimizer adamw or adam"},
                {"cycles", options.schedule == "restarts", "--schedule restarts"},
+               {"prefetch", options.stage == 3 || options.compare_stages, "--stage 3"},
                {"repeats", options.compare_stages, "--compare_stages"},
                {"evaluate_batches", options.evaluate_every > 0, "--evaluate_every"}};
   for (const auto& rule : rules) {

@@ -49,6 +49,7 @@ TEST_CASE("zero-train: a wrong flag is one line and exit status 2", "[programs]"
   refused({"--optimizer=sgd", "--beta2=0.9"}, {"--beta2", "adamw, adam or lion"});
   refused({"--optimizer=lion", "--epsilon=1e-6"}, {"--epsilon", "adamw or adam"});
   refused({"--cycles=5"}, {"--cycles", "--schedule restarts"});
+  refused({"--stage=1", "--prefetch=2"}, {"--prefetch is given, but has no effect", "--stage 3"});
   refused({"--repeats=5"}, {"--repeats", "--compare_stages"});
   refused({"--evaluate_batches=3"}, {"--evaluate_batches", "--evaluate_every"});
   refused({"--dtype=fp16", "--accumulation_dtype=bf16"},
