@@ -92,7 +92,7 @@ class SavedFolder {
   }
   std::string index() const { return File("model.safetensors.index.json"); }
 
-  // zero-train from this folder; later flags win.
+  // zero-train from this folder, unless the flags say another.
   Outcome Train(const std::vector<std::string>& flags) const {
     return training_.Train(With(flags));
   }
@@ -111,9 +111,7 @@ class SavedFolder {
 
  private:
   std::vector<std::string> With(const std::vector<std::string>& flags) const {
-    std::vector<std::string> all = {"--model", path()};
-    all.insert(all.end(), flags.begin(), flags.end());
-    return all;
+    return WithFlags({{"model", path()}}, flags);
   }
 
   TrainingFolder training_;

@@ -11,11 +11,9 @@ namespace {
 // With an output and metrics, so that what is left behind shows.
 void CheckRefused(const TrainingFolder& folder, const std::vector<std::string>& flags, int status,
                   const std::vector<std::string>& words) {
-  std::vector<std::string> all = {"--output", folder.File("made/here"), "--metrics",
-                                  folder.File("metrics.jsonl")};
-  all.insert(all.end(), flags.begin(), flags.end());
   const auto before = folder.Names();
-  const Outcome outcome = folder.Train(all);
+  const Outcome outcome = folder.Train(WithFlags(
+      {{"output", folder.File("made/here")}, {"metrics", folder.File("metrics.jsonl")}}, flags));
   INFO(outcome.out << outcome.err);
   CHECK(outcome.status == status);
   CHECK(LinesOf(outcome.err) == 1);
