@@ -214,7 +214,7 @@ bool DeepSpeedValues::HasKind(const DeepSpeedKey& key, const Entry& entry) {
     return value.kind == Kind::kNumber || (value.kind == Kind::kString && IsJsonNumber(value.text));
   };
   bool right = false;
-  std::string why;
+  std::string why, limit;
   switch (key.kind) {
     case KeyKind::kSwitch:
       right = value.text == "true" || value.text == "false";
@@ -224,7 +224,12 @@ bool DeepSpeedValues::HasKind(const DeepSpeedKey& key, const Entry& entry) {
       if (value.kind == Kind::kBoolean && LastName(key.path) == "stage") return true;
       const absl::StatusOr<int64_t> integer = ExactInteger(value.text);
       right = number() && integer.ok();
-      if (number() && !right) why = absl::StrCat(", which ", integer.status().message());
+      if (number() && !right) {
+        why = absl::StrCat(", which ", integer.status().message());
+        if (integer.status().message() == "is out of range") {
+          limit = absl::StrCat(" up to ", std::numeric_limits<int64_t>::max());
+        }
+      }
       break;
     }
     case KeyKind::kNumber: {
@@ -245,7 +250,7 @@ bool DeepSpeedValues::HasKind(const DeepSpeedKey& key, const Entry& entry) {
   }
   if (right) return true;
   problems_.push_back({value.place, absl::StrCat(entry.written, " is ", Shown(value), why,
-                                                 "; it must be ", Wanted(key.kind))});
+                                                 "; it must be ", Wanted(key.kind), limit)});
   return false;
 }
 

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <charconv>
 #include <cmath>
-#include <limits>
 
 #include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
@@ -45,11 +44,7 @@ void FlagTable::AddCount(const std::string& name, int64_t* value, int64_t least,
          // SimpleAtoi skips spaces around the number.
          const bool plain = text.find_first_of(" \t\r\n\v\f") == std::string::npos;
          if (!plain || !absl::SimpleAtoi(text, &number) || number < least || number > most) {
-           return WrongValue(
-               flag, text,
-               absl::StrCat("a whole number ", most == std::numeric_limits<int64_t>::max()
-                                                   ? absl::StrCat("of at least ", least)
-                                                   : absl::StrCat("from ", least, " to ", most)));
+           return WrongValue(flag, text, absl::StrCat("a whole number from ", least, " to ", most));
          }
          *value = number;
          return absl::OkStatus();

@@ -1,3 +1,5 @@
+#include <sys/stat.h>
+
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
@@ -115,6 +117,24 @@ TEST_CASE("zero-train: a wrong model is one line and exit status 1", "[programs]
   CheckRefused(folder, {"--model", folder.File("absent")}, 1, {"--model", "absent"});
   std::filesystem::create_directory(folder.File("folder"));
   CheckRefused(folder, {"--model", folder.File("folder")}, 1, {"--model", "config.json"});
+}
+
+TEST_CASE("zero-train: a file of weights as the model is answered with its folder", "[programs]") {
+  const TrainingFolder folder;
+  for (const char* name : {"model.safetensors", "model.safetensors.index.json"}) {
+    WriteFile(folder.File(name), "{}");
+    CheckRefused(folder, {"--model", folder.File(name)}, 1,
+                 {"--model: ", name, "is a file of weights; give the folder that holds it"});
+  }
+}
+
+TEST_CASE("zero-train: a pipe as a configuration is refused and not waited for", "[programs]") {
+  const TrainingFolder folder;
+  const std::string pipe = folder.File("pipe");
+  REQUIRE(mkfifo(pipe.c_str(), 0600) == 0);
+  CheckRefused(folder, {"--config", pipe}, 1, {"pipe: is no regular file"});
+  CheckRefused(folder, {"--config", "/dev/zero"}, 1, {"/dev/zero: is no regular file"});
+  CheckRefused(folder, {"--model", pipe}, 1, {"--model: ", "pipe: is no regular file"});
 }
 
 TEST_CASE("zero-train: a run that this machine has no memory for is one line and nothing else",

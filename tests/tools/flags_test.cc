@@ -83,6 +83,11 @@ TEST_CASE("FlagTable: wrong arguments are refused, with what would be right") {
     CAPTURE(wrong);
     CHECK_THAT(ErrorOf({std::string("--count=") + wrong}), ContainsSubstring("from 1 to 10"));
   }
+  support::FlagTable large;
+  int64_t seed = 0;
+  large.AddCount("seed", &seed, 0, INT64_MAX, "of what");
+  CHECK(large.Parse({"--seed=9223372036854775808"}).message() ==
+        "--seed is '9223372036854775808'; it must be a whole number from 0 to 9223372036854775807");
   for (const char* wrong : {"2", "-0.1", "nan", "inf", "2e-5x", "0,5", ""}) {
     CAPTURE(wrong);
     CHECK_THAT(ErrorOf({std::string("--number=") + wrong}), ContainsSubstring("from 0 to 1"));

@@ -303,6 +303,8 @@ TEST_CASE("DeepSpeedConfig: numbers are exact whatever their spelling, and nothi
   Refused(bucket("5e-1"), {key + "5e-1, which has a fraction; it must be a whole number"});
   Refused(bucket("3774873.6"), {key + "3774873.6, which has a fraction"});
   Refused(bucket("1e20"), {key + "1e20, which is out of range"});
+  Refused(bucket("1e30"), {key + "1e30, which is out of range; it must be a whole number up to "
+                                 "9223372036854775807"});
   Refused(bucket("-5e8"), {key + "-5e8; it must be a whole number of at least 1"});
   Refused(bucket("0"), {key + "0; it must be"});
   Refused(bucket("true"), {key + "true; it must be a whole number"});
