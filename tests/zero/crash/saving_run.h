@@ -22,11 +22,10 @@ struct SavingRun {
   ToyRun Toy() const;
   // The run in `folder`: saves after kFirstSave steps, then calls `before_second` on every rank and
   // saves again; one more step later it has to be complete, rank 0 keeps the last one only and
-  // `after_second` is called. What FinishCheckpoint says of the second save is no error of the run
-  // where `tolerant`.
+  // `after_second` is called.
   Outcome Run(const std::string& folder, const std::function<void(int rank)>& before_second,
               const std::function<void(int rank)>& after_second = nullptr,
-              bool tolerant = false) const;
+              const Backend& backend = HostBackend()) const;
 };
 
 // What a restart in `folder` must find: cleans up, goes on from the latest checkpoint to the end,
@@ -34,12 +33,19 @@ struct SavingRun {
 std::string Restart(const SavingRun& run, const std::string& folder, const Outcome& whole,
                     int64_t* found_step = nullptr);
 
-// Runs `body` in a process of its own. What it said, or how the process ended.
+// How a process ended that ran a function: what the function returned.
 struct ProcessEnd {
   bool killed = false;  // by SIGKILL
   int status = 0;       // exit status
   std::string said;
 };
+struct PendingProcess {
+  int pid = 0;
+  int said = -1;  // the end of a pipe
+};
+// Forks: nothing else may run in this process.
+PendingProcess StartProcess(const std::function<std::string()>& body);
+ProcessEnd EndOf(const PendingProcess& process);
 ProcessEnd InProcess(const std::function<std::string()>& body);
 
 }  // namespace zero::test
