@@ -5,6 +5,7 @@
 #include <memory>
 #include <utility>
 
+#include "absl/functional/function_ref.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
@@ -15,9 +16,9 @@
 namespace zero {
 namespace {
 
-// Of one rank: all its lines, some of the first ones, or one.
+// Of one rank: all its lines, some of the first ones, or one, whose length `lines` is then.
 struct Record {
-  uint64_t lines = 0;
+  uint64_t lines = 0;  // or bytes
   char hash[32] = {};
   char text[472] = {};
 };
@@ -56,6 +57,23 @@ class Exchange {
     return records;
   }
 
+  // The largest count, at most `most`, whose records do not differ: none of a smaller one does.
+  absl::StatusOr<uint64_t> SameBefore(uint64_t most,
+                                      absl::FunctionRef<bool(const std::vector<Record>&)> differ,
+                                      absl::FunctionRef<Record(uint64_t count)> record) {
+    uint64_t same = 0;
+    while (same < most) {
+      const uint64_t middle = same + (most - same + 1) / 2;
+      ZERO_ASSIGN_OR_RETURN(const std::vector<Record> first, Run(record(middle)));
+      if (differ(first)) {
+        most = middle - 1;
+      } else {
+        same = middle;
+      }
+    }
+    return same;
+  }
+
  private:
   Exchange(Device* device, ProcessGroup* group) : device_(device), group_(group) {}
 
@@ -78,6 +96,21 @@ Record RecordOf(const std::vector<std::string>& lines, size_t count) {
 
 bool SameHash(const Record& a, const Record& b) {
   return std::memcmp(a.hash, b.hash, sizeof(a.hash)) == 0;
+}
+
+// Puts into the record what fits of a line around byte `at`, with ... where more was cut off.
+void Show(const std::string& line, uint64_t at, Record& record) {
+  constexpr char kMore[] = "...";
+  constexpr size_t kBefore = 100;  // bytes that show where in the line it is
+  std::string text = line;
+  if (line.size() > sizeof(record.text)) {
+    const size_t begin = at > kBefore ? at - kBefore : 0;
+    const size_t room = sizeof(record.text) - (begin > 0 ? 2 : 1) * strlen(kMore);
+    text = absl::StrCat(begin > 0 ? kMore : "", line.substr(begin, room),
+                        begin + room < line.size() ? kMore : "");
+  }
+  std::memcpy(record.text, text.data(), std::min(text.size(), sizeof(record.text)));
+  std::fill(record.text + text.size(), std::end(record.text), '\0');
 }
 
 std::string TextOf(const Record& record) {
@@ -153,22 +186,29 @@ absl::Status CheckAgreement(const std::vector<std::string>& lines, Device* devic
   if (other == all.end()) return absl::OkStatus();
   const auto rank = static_cast<size_t>(other - all.begin());
 
-  // How many lines of rank 0 and of `rank` are the same, from the first on.
-  uint64_t same = 0;
-  uint64_t most = std::min(all[0].lines, all[rank].lines);
-  while (same < most) {
-    const uint64_t middle = (same + most + 1) / 2;
-    ZERO_ASSIGN_OR_RETURN(const std::vector<Record> first, exchange->Run(RecordOf(lines, middle)));
-    if (SameHash(first[0], first[rank])) {
-      same = middle;
-    } else {
-      most = middle - 1;
-    }
-  }
-  Record own;
+  const auto differ = [&](const std::vector<Record>& records) {
+    return !SameHash(records[0], records[rank]);
+  };
+  const uint64_t fewest = std::min(all[0].lines, all[rank].lines);
+  ZERO_ASSIGN_OR_RETURN(
+      const uint64_t same,
+      exchange->SameBefore(fewest, differ, [&](uint64_t count) { return RecordOf(lines, count); }));
   const std::string line = same < lines.size() ? lines[same] : "nothing more";
-  std::memcpy(own.text, line.data(), std::min(line.size(), sizeof(own.text)));
-  ZERO_ASSIGN_OR_RETURN(const std::vector<Record> texts, exchange->Run(own));
+  Record own;
+  own.lines = line.size();
+  Show(line, 0, own);
+  ZERO_ASSIGN_OR_RETURN(std::vector<Record> texts, exchange->Run(own));
+  const uint64_t longest = std::max(texts[0].lines, texts[rank].lines);
+  if (longest > sizeof(own.text)) {
+    // What differs may be further on.
+    const uint64_t shortest = std::min(texts[0].lines, texts[rank].lines);
+    ZERO_ASSIGN_OR_RETURN(const uint64_t at,
+                          exchange->SameBefore(shortest, differ, [&](uint64_t count) {
+                            return RecordOf({line.substr(0, count)}, 1);
+                          }));
+    Show(line, at, own);
+    ZERO_ASSIGN_OR_RETURN(texts, exchange->Run(own));
+  }
   return absl::InvalidArgumentError(
       absl::StrCat("Create: ranks 0 and ", rank, " differ: '", TextOf(texts[0]), "' on rank 0, '",
                    TextOf(texts[rank]), "' on rank ", rank, "; they must be the same"));
