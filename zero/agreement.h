@@ -13,7 +13,8 @@
 namespace zero {
 
 // A line for each field of the configuration and each parameter that must be the same on every
-// rank. A schedule, which is a function, is shown by what it gives for some counts.
+// rank. A schedule, which is a function, is shown by what it gives for some counts: to 12 digits,
+// and to all in stage 0, where every rank updates every weight.
 std::vector<std::string> AgreementLines(const Config& config, const Model& model);
 
 // [collective] kInvalidArgument names the first rank whose lines are not those of rank 0, and the

@@ -118,6 +118,26 @@ TEST_CASE("Create: of long lines the part that differs is shown and what is cut 
              ContainsSubstring("xxx' on rank 0") && ContainsSubstring("xz' on rank 1"));
 }
 
+TEST_CASE("Create: schedules may differ in their last digits except in stage 0",
+          "[zero][errors][thread]") {
+  const auto created = [](int stage, double factor) {
+    LocalWorld world(2);
+    return RunRanks(world, [&](ProcessGroup* group) -> absl::Status {
+      Config config;
+      config.stage = stage;
+      const double rate = group->rank() == 0 ? 1e-3 / 3 : 1e-3 / 3 * factor;
+      config.schedule = [rate](int64_t) { return rate; };
+      HostDevice device;
+      return ShardedOptimizer::Create(config, SimpleModel(3, 4), &device, group).status();
+    });
+  };
+  for (const int stage : {1, 2, 3}) {
+    CHECK_OK(created(stage, 1 + 1e-15));
+    CHECK(absl::IsInvalidArgument(created(stage, 1 + 1e-10)));
+  }
+  CHECK(absl::IsInvalidArgument(created(0, 1 + 1e-15)));
+}
+
 TEST_CASE("Create: what ranks may choose for themselves is not compared", "[zero][thread]") {
   for (const absl::Status& status :
        CreateOnThree(1, [](Config&c, Model&) { c.poison_slots = true; })) {
