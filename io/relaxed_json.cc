@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <unordered_map>
 #include <utility>
 
 #include "absl/strings/ascii.h"
@@ -74,15 +75,16 @@ std::string Printable(const std::string& text) {
 
 class Reader {
  public:
-  Reader(const std::string& text, std::vector<JsonProblem>& problems)
-      : text_(text), problems_(problems) {}
+  Reader(const std::string& text, bool strict, std::vector<JsonProblem>& problems)
+      : text_(text), strict_(strict), problems_(problems) {}
 
   std::optional<JsonValue> Document() {
     if (text_.compare(0, 3, "\xEF\xBB\xBF") == 0) at_ = 3;
     if (!CheckUtf8()) return std::nullopt;
     if (!SkipBlanks()) return std::nullopt;
     if (AtEnd()) {
-      Problem(place_, "there is no value, only blanks and comments");
+      Problem(place_, strict_ ? "there is no value, only blanks"
+                              : "there is no value, only blanks and comments");
       return std::nullopt;
     }
     JsonValue value;
@@ -143,6 +145,8 @@ class Reader {
       const char c = Peek();
       if (c == ' ' || c == '\t' || c == '\r' || c == '\n') {
         Take();
+      } else if (strict_) {
+        return true;
       } else if (c == '#' || (c == '/' && Peek(1) == '/')) {
         while (!AtEnd() && Peek() != '\n') Take();
       } else if (c == '/' && Peek(1) == '*') {
@@ -181,12 +185,14 @@ class Reader {
   bool AfterItem(char close, const char* what, bool& more) {
     if (!SkipBlanks()) return false;
     const bool comma = Peek() == ',';
+    const TextPlace here = place_;
     if (comma) {
       Take();
       if (!SkipBlanks()) return false;
     }
     more = Peek() != close;
     if (!more) {
+      if (comma && strict_) return Fail(here, absl::StrCat("a comma before the end of ", what));
       Take();
       return true;
     }
@@ -215,6 +221,7 @@ class Reader {
     if (!SkipBlanks()) return false;
     bool more = Peek() != '}';
     if (!more) Take();
+    std::unordered_map<std::string, TextPlace> places;  // of the keys: an object may have many
     while (more) {
       JsonMember member;
       member.place = place_;
@@ -229,11 +236,12 @@ class Reader {
       }
       Take();
       if (!SkipBlanks() || !Value(depth + 1, member.value)) return false;
-      if (const JsonMember* first = value.Find(member.key)) {
-        Problem(member.place, absl::StrCat("key ", Quoted(member.key), " occurs twice; first at ",
-                                           ToString(first->place)));
-      } else {
+      const auto [first, is_new] = places.emplace(member.key, member.place);
+      if (is_new) {
         value.members.push_back(std::move(member));
+      } else {
+        Problem(member.place, absl::StrCat("key ", Quoted(member.key), " occurs twice; first at ",
+                                           ToString(first->second)));
       }
       if (!AfterItem('}', "the object", more)) return false;
     }
@@ -264,7 +272,8 @@ class Reader {
       value.kind = JsonValue::Kind::kBoolean;
     } else if (word == "null") {
       value.kind = JsonValue::Kind::kNull;
-    } else if (IsJsonNumber(word) || word == "NaN" || word == "Infinity" || word == "-Infinity") {
+    } else if (IsJsonNumber(word) ||
+               (!strict_ && (word == "NaN" || word == "Infinity" || word == "-Infinity"))) {
       value.kind = JsonValue::Kind::kNumber;
     } else {
       return Fail(place_, absl::StrCat("expected a value, not ", Here()));
@@ -336,6 +345,7 @@ class Reader {
   }
 
   const std::string& text_;
+  const bool strict_;
   std::vector<JsonProblem>& problems_;
   size_t at_ = 0;
   TextPlace place_;
@@ -361,7 +371,15 @@ const JsonMember* JsonValue::Find(const std::string& key) const {
 
 std::optional<JsonValue> ReadRelaxedJson(const std::string& text,
                                          std::vector<JsonProblem>& problems) {
-  return Reader(text, problems).Document();
+  return Reader(text, /*strict=*/false, problems).Document();
+}
+
+std::optional<JsonValue> ReadStrictJson(const std::string& text,
+                                        std::vector<JsonProblem>& problems) {
+  const size_t before = problems.size();
+  std::optional<JsonValue> value = Reader(text, /*strict=*/true, problems).Document();
+  if (problems.size() > before) value.reset();
+  return value;
 }
 
 std::string Quoted(const std::string& text) {

@@ -1,4 +1,4 @@
-// JSON as people write it in configuration files, with the place of every value.
+// JSON with the place of every value, as programs write it and as people do in configuration files.
 //
 // Read here, and not by a packaged reader, because none gives the place of a value, refuses keys
 // that occur twice, and takes comments and trailing commas, all at once.
@@ -54,6 +54,11 @@ struct JsonProblem {
 // stops at 64 levels.
 std::optional<JsonValue> ReadRelaxedJson(const std::string& text,
                                          std::vector<JsonProblem>& problems);
+
+// The same for texts that programs write: comments, commas after the last item, NaN and Infinity
+// are wrong too, and whatever is wrong, nothing is given.
+std::optional<JsonValue> ReadStrictJson(const std::string& text,
+                                        std::vector<JsonProblem>& problems);
 
 // One line that reads back as `value`, numbers as they were written.
 std::string ToText(const JsonValue& value);

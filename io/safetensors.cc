@@ -5,10 +5,9 @@
 #include <cstring>
 #include <utility>
 
-#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/strip.h"
 #include "device/status.h"
+#include "io/file_kind.h"
 #include "io/float16.h"
 #include "io/posix_file.h"
 #include "io/safetensors_json.h"
@@ -25,33 +24,12 @@ absl::Status WithPath(const std::string& path, const absl::Status& status) {
   return absl::Status(status.code(), absl::StrCat(path, ": ", std::string(status.message())));
 }
 
-// What a file that does not begin like a safetensors file is instead; empty if unknown.
-std::string RecogniseStart(const std::string& start) {
-  if (absl::StartsWith(start, "version https://git-lfs")) {
-    return "it is a git-lfs pointer, not the file itself (git lfs pull fetches it)";
-  }
-  if (absl::StartsWith(start, "PK\x03\x04")) {
-    return "it is a zip archive, as torch.save writes (.bin, .pt)";
-  }
-  if (absl::StartsWith(start, "\x80\x02") || absl::StartsWith(start, "\x80\x04")) {
-    return "it is a Python pickle, as old versions of torch.save wrote (.bin, .pt)";
-  }
-  if (absl::StartsWith(start, "GGUF")) return "it is a GGUF file";
-  const auto text = absl::StripLeadingAsciiWhitespace(start);
-  if (absl::StartsWithIgnoreCase(text, "<!doctype") || absl::StartsWithIgnoreCase(text, "<html") ||
-      absl::StartsWithIgnoreCase(text, "<?xml")) {
-    return "it is an HTML or XML page, perhaps a saved error message";
-  }
-  if (absl::StartsWith(text, "{")) return "it is JSON text without the binary length in front";
-  return "";
-}
-
 // The header's text, if the file can have the header that it claims to have.
 absl::StatusOr<std::string> ReadHeaderText(const PosixFile& file) {
   std::string start(static_cast<size_t>(std::min<int64_t>(file.size(), 64)), '\0');
   ZERO_RETURN_IF_ERROR(file.ReadAt(0, absl::MakeSpan(start.data(), start.size())));
   const auto refuse = [&](const std::string& why) {
-    const std::string kind = RecogniseStart(start);
+    const std::string kind = OtherKindOfFile(start);
     if (kind.empty()) return absl::DataLossError(absl::StrCat(file.path(), ": ", why));
     return absl::InvalidArgumentError(
         absl::StrCat(file.path(), ": not a safetensors file: ", kind, "; ", why));

@@ -11,7 +11,7 @@
 #include "absl/strings/str_join.h"
 #include "device/status.h"
 #include "examples/llama/model_description.h"
-#include "examples/train/problems.h"
+#include "io/problems.h"
 
 namespace zero::train {
 namespace {
@@ -45,7 +45,7 @@ bool IsReadable(const std::string& dtype) {
 
 // What a parameter is called in the files: its name, or where that is missing an alias. Empty, and
 // the reason in `problems`: there is none, or two.
-std::string FindParameter(const WeightFiles& files, const Parameter& parameter,
+std::string FindParameter(const WeightFolder& files, const Parameter& parameter,
                           Problems& problems) {
   std::vector<std::string> names = {parameter.name};
   names.insert(names.end(), parameter.aliases.begin(), parameter.aliases.end());
@@ -93,7 +93,7 @@ bool Fits(float value, DType dtype) {
 
 absl::StatusOr<SavedWeights> SavedWeights::Open(const std::string& folder,
                                                 const llama::LlamaConfig& config) {
-  ZERO_ASSIGN_OR_RETURN(WeightFiles files, WeightFiles::Open(folder));
+  ZERO_ASSIGN_OR_RETURN(WeightFolder files, WeightFolder::Open(folder));
   SavedWeights saved(std::move(files));
   Problems problems;
   std::set<std::string> known;

@@ -9,7 +9,7 @@
 #include "absl/status/statusor.h"
 #include "device/dtype.h"
 #include "examples/llama/config.h"
-#include "examples/train/weight_files.h"
+#include "io/weight_folder.h"
 #include "zero/model.h"
 #include "zero/sharded_optimizer.h"
 
@@ -31,16 +31,16 @@ class SavedWeights {
 
   // bf16 or fp16 where all tensors used are, else fp32.
   DType dtype() const;
-  const WeightFiles& files() const { return files_; }
+  const WeightFolder& files() const { return files_; }
   // How many tensors are used, of which types and bytes.
   std::string Summary() const;
   // What is left out, in one line; empty if nothing is.
   std::string Ignored() const;
 
  private:
-  explicit SavedWeights(WeightFiles files) : files_(std::move(files)) {}
+  explicit SavedWeights(WeightFolder files) : files_(std::move(files)) {}
 
-  WeightFiles files_;
+  WeightFolder files_;
   std::map<std::string, std::string> name_in_file_;  // of a parameter
   std::vector<std::string> ignored_;
 };

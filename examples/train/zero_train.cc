@@ -51,8 +51,11 @@ void PrintConfiguration(const Options& options, const llama::LlamaConfig& model,
                     ? absl::StrCat("random, of --seed ", options.seed)
                     : absl::StrCat(weights->files().path(), ": ", weights->Summary()))
             << '\n';
-  if (weights != nullptr && !weights->Ignored().empty()) {
-    std::cout << "ignored     " << weights->Ignored() << '\n';
+  if (weights != nullptr) {
+    for (const std::string& note : weights->files().notes()) {
+      std::cout << "note        " << note << '\n';
+    }
+    if (!weights->Ignored().empty()) std::cout << "ignored     " << weights->Ignored() << '\n';
   }
   std::cout << "data        " << options.data << ": " << support::WithSeparators(data.bytes())
             << " bytes, " << support::WithSeparators(data.samples()) << " samples of "
@@ -60,8 +63,7 @@ void PrintConfiguration(const Options& options, const llama::LlamaConfig& model,
             << "step        " << support::WithSeparators(TokensPerStep(options))
             << " tokens: " << options.ranks << " ranks x " << options.accumulation << " passes x "
             << options.micro_batch << " samples x " << options.sequence_length << '\n'
-            << DescribeGroups(options, model)
-            << "machine     " << machine << '\n'
+            << DescribeGroups(options, model) << "machine     " << machine << '\n'
             << DescribeConfigFile(options);
 }
 
@@ -131,7 +133,7 @@ absl::StatusOr<std::optional<SavedWeights>> OpenWeights(const Options& options,
                                                         const llama::LlamaConfig& model) {
   std::error_code error;
   if (!std::filesystem::is_directory(options.model, error)) return std::nullopt;
-  const absl::StatusOr<bool> any = WeightFiles::In(options.model);
+  const absl::StatusOr<bool> any = WeightFolder::In(options.model);
   if (!any.ok()) return Prefixed("--model", any.status());
   if (!*any) return std::nullopt;
   absl::StatusOr<SavedWeights> weights = SavedWeights::Open(options.model, model);

@@ -86,6 +86,30 @@ TEST_CASE("RelaxedJson: what is no JSON is refused with its line and column") {
   refused(std::string("\0", 1), "line 1 column 1: expected a value, not '\\x00'");
 }
 
+TEST_CASE("StrictJson: what only people write is refused and values read back as written") {
+  const auto problems_of = [](const std::string& text) {
+    std::vector<JsonProblem> problems;
+    const std::optional<JsonValue> value = ReadStrictJson(text, problems);
+    if (value.has_value()) return problems.empty() ? ToText(*value) : "a value and problems";
+    return problems.empty() ? "nothing" : ToString(problems[0].place) + ": " + problems[0].text;
+  };
+  CHECK(problems_of("\xEF\xBB\xBF {\"a\": [1, {\"b\": -1.5e3}],\n\"c\": null} ") ==
+        "{\"a\": [1, {\"b\": -1.5e3}], \"c\": null}");
+  CHECK(problems_of("{\"a\": 1,}") == "line 1 column 8: a comma before the end of the object");
+  CHECK(problems_of("[1, 2 ,\n]") == "line 1 column 7: a comma before the end of the list");
+  CHECK(problems_of("// x\n{}") == "line 1 column 1: expected a value, not '/'");
+  CHECK(problems_of("{} # x") == "line 1 column 4: something follows the end of the document: '#'");
+  CHECK(problems_of("[1 /* x */]") ==
+        "line 1 column 4: expected a comma or the end of the list, not '/'");
+  for (const std::string word : {"NaN", "Infinity", "-Infinity"}) {
+    CHECK(problems_of(word) == "line 1 column 1: expected a value, not '" + word + "'");
+  }
+  CHECK(problems_of("[1 2]") == "line 1 column 4: a comma is missing before '2'");
+  CHECK(problems_of("{\"a\": 1, \"b\": 2, \"a\": 1}") ==
+        "line 1 column 18: key \"a\" occurs twice; first at line 1 column 2");
+  CHECK(problems_of(" ") == "line 1 column 2: there is no value, only blanks");
+}
+
 TEST_CASE("RelaxedJson: deep nesting is refused and does not overflow the stack") {
   const auto nested = [](const std::string& open, size_t times) {
     std::string text;

@@ -1,4 +1,4 @@
-// All that is wrong with a file, as one message.
+// All that is wrong with a thing, as one message.
 #pragma once
 
 #include <string>
@@ -7,7 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 
-namespace zero::train {
+namespace zero {
 
 class Problems {
  public:
@@ -26,4 +26,4 @@ class Problems {
   std::vector<std::string> list_;
 };
 
-}  // namespace zero::train
+}  // namespace zero
