@@ -105,6 +105,11 @@ struct Config {
   ReductionKind reduction =
       ReductionKind::kOrdered;  // the same bits everywhere, or the group's own
 
+  // Memory of the host, in bytes, that SaveCheckpoint copies this rank's state into, so that
+  // training goes on while it is written. What does not fit is written before SaveCheckpoint
+  // returns. 0: all of it is, and the checkpoint is complete then. At least 1 MiB otherwise.
+  int64_t checkpoint_memory = 0;
+
   // Fills slots with NaN before each hand-out, so that whatever is read unwritten shows.
   bool poison_slots = false;
 };

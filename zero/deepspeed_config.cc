@@ -76,6 +76,8 @@ absl::StatusOr<DeepSpeedConfig> ReadDeepSpeedConfig(const std::string& path,
     return wrong(error ? error.message() : "no such file");
   }
   if (std::filesystem::is_directory(path, error)) return wrong("is a folder, not a file");
+  // A pipe would be waited for.
+  if (!std::filesystem::is_regular_file(path, error)) return wrong("is no regular file");
   std::ifstream in(path, std::ios::binary);
   if (!in) return wrong("cannot be opened");
   std::string text(kMostBytes + 1, '\0');

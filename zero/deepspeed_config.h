@@ -60,7 +60,7 @@ absl::StatusOr<DeepSpeedConfig> ParseDeepSpeedConfig(const std::string& text,
                                                      const std::string& name = "configuration");
 
 // The same for a file. Besides, kInvalidArgument says of a path that there is no such file, that it
-// is a folder, that it is empty, or that it cannot be read.
+// is a folder, or a pipe or a device, that it is empty, or that it cannot be read.
 absl::StatusOr<DeepSpeedConfig> ReadDeepSpeedConfig(const std::string& path,
                                                     const ConfigContext& context);
 

@@ -21,11 +21,15 @@ using test::Process;
 const std::string kTrain = ZERO_PROGRAMS "/zero-train";
 
 std::vector<std::string> Flags(const TrainingFolder& folder, const std::vector<std::string>& more) {
-  std::vector<std::string> flags = {
-      "--model",     folder.model(), "--data",   folder.data(),          "--steps=4",
-      "--threads=2", "--seed=5",     "--clip=1", "--sequence_length=16", "--log_every=1"};
-  flags.insert(flags.end(), more.begin(), more.end());
-  return flags;
+  return WithFlags({{"model", folder.model()},
+                    {"data", folder.data()},
+                    {"steps", "4"},
+                    {"threads", "2"},
+                    {"seed", "5"},
+                    {"clip", "1"},
+                    {"sequence_length", "16"},
+                    {"log_every", "1"}},
+                   more);
 }
 
 // Two processes as torchrun would start them; rank 1's flags may differ.
