@@ -7,6 +7,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "examples/support/program.h"
+#include "tools/checkpoint_import.h"
 #include "tools/checkpoint_inspect.h"
 
 namespace zero::tools {
@@ -21,6 +22,7 @@ struct Entry {
 constexpr Entry kSubcommands[] = {
     {"inspect", "PATH", "shows and verifies a checkpoint, a model folder or a .safetensors file",
      MakeInspect},
+    {"import", "FOLDER", "makes a checkpoint from a Hugging Face folder", MakeImport},
 };
 
 std::string ProgramName(const Entry& entry) { return absl::StrCat("zero-checkpoint ", entry.name); }
