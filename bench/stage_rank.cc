@@ -1,5 +1,7 @@
 #include "bench/stage_rank.h"
 
+#include <chrono>
+#include <thread>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -26,12 +28,12 @@ Model StageModel::Make() const {
 float InitialWeight(int64_t element) { return static_cast<float>(element % 251 - 125) / 128; }
 
 absl::StatusOr<std::unique_ptr<StageRank>> StageRank::Create(const StageModel& model, int stage,
-                                                             ThreadPool* pool,
-                                                             ProcessGroup* group) {
+                                                             ThreadPool* pool, ProcessGroup* group,
+                                                             int64_t checkpoint_memory) {
   HostDevice::Options options;
   options.pool = pool;
   std::unique_ptr<StageRank> rank(new StageRank(model, group, options));
-  ZERO_RETURN_IF_ERROR(rank->Initialise(stage));
+  ZERO_RETURN_IF_ERROR(rank->Initialise(stage, checkpoint_memory));
   return rank;
 }
 
@@ -42,9 +44,11 @@ Config StageRank::ConfigOf(const StageModel& model, int stage) {
   return config;
 }
 
-absl::Status StageRank::Initialise(int stage) {
-  ZERO_ASSIGN_OR_RETURN(optimizer_, ShardedOptimizer::Create(ConfigOf(model_, stage), model_.Make(),
-                                                             &device_, group_));
+absl::Status StageRank::Initialise(int stage, int64_t checkpoint_memory) {
+  Config config = ConfigOf(model_, stage);
+  config.checkpoint_memory = checkpoint_memory;
+  ZERO_ASSIGN_OR_RETURN(optimizer_,
+                        ShardedOptimizer::Create(config, model_.Make(), &device_, group_));
   ZERO_ASSIGN_OR_RETURN(stream_, device_.CreateStream(absl::StrCat("trainer-", group_->rank())));
   return optimizer_->Write(State::kWeight,
                            [](const Parameter&, int64_t first, absl::Span<float> out) {
@@ -55,13 +59,19 @@ absl::Status StageRank::Initialise(int stage) {
                            });
 }
 
-absl::Status StageRank::Step() {
+absl::Status StageRank::Step(double compute_seconds) {
   const int units = static_cast<int>(model_.units);
   ++steps_;
   ZERO_RETURN_IF_ERROR(optimizer_->BeginPass(Pass::kTrainLast));
   for (int u = 0; u < units; ++u) {
     ZERO_RETURN_IF_ERROR(optimizer_->AcquireWeights(u, *stream_).status());
     ZERO_RETURN_IF_ERROR(optimizer_->ReleaseWeights(u, *stream_));
+  }
+  if (compute_seconds > 0) {
+    ZERO_RETURN_IF_ERROR(stream_->Enqueue("compute", [compute_seconds] {
+      std::this_thread::sleep_for(std::chrono::duration<double>(compute_seconds));
+      return absl::OkStatus();
+    }));
   }
   for (int u = units - 1; u >= 0; --u) {
     ZERO_RETURN_IF_ERROR(optimizer_->AcquireWeights(u, *stream_).status());

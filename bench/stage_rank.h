@@ -26,11 +26,14 @@ class StageRank {
   static Config ConfigOf(const StageModel& model, int stage);
   // [C]
   static absl::StatusOr<std::unique_ptr<StageRank>> Create(const StageModel& model, int stage,
-                                                           ThreadPool* pool, ProcessGroup* group);
+                                                           ThreadPool* pool, ProcessGroup* group,
+                                                           int64_t checkpoint_memory = 0);
 
   // [C] One step of one micro-batch: forward acquires and releases every unit, backward fills each
   // gradient with a constant of step, unit and rank. Returns when everything has run on this rank.
-  absl::Status Step();
+  // The trainer's stream waits for `compute_seconds` in the forward pass, as for a device that
+  // computes.
+  absl::Status Step(double compute_seconds = 0);
 
   // [C] The whole weights of a unit.
   absl::StatusOr<std::vector<float>> Weights(int unit);
@@ -38,13 +41,14 @@ class StageRank {
   // The group's barrier, waited for.
   absl::Status Meet();
 
+  ShardedOptimizer& optimizer() { return *optimizer_; }
   MemoryTable memory() const { return device_.memory(); }
   const Plan& plan() const { return optimizer_->plan(); }
 
  private:
   StageRank(const StageModel& model, ProcessGroup* group, HostDevice::Options options)
       : model_(model), group_(group), device_(options) {}
-  absl::Status Initialise(int stage);
+  absl::Status Initialise(int stage, int64_t checkpoint_memory);
 
   const StageModel model_;
   ProcessGroup* const group_;

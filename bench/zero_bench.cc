@@ -15,6 +15,8 @@ struct Entry {
   Subcommand run;
 };
 constexpr Entry kSubcommands[] = {
+    {"checkpoint", "checkpoints saved and loaded, against plain writes and reads of the same bytes",
+     RunCheckpoint},
     {"collectives", "the collectives of a step, with the flags of nccl-tests", RunCollectives},
     {"kernels", "the kernels of a step, against the speed of the memory", RunKernels},
     {"optimizer", "the update by optimizer and kind of master, against the speed of the memory",

@@ -109,6 +109,8 @@ struct Config {
   // training goes on while it is written. What does not fit is written before SaveCheckpoint
   // returns. 0: all of it is, and the checkpoint is complete then. At least 1 MiB otherwise.
   int64_t checkpoint_memory = 0;
+  // Whether SaveWeights may write whole weights in stage 3.
+  bool gather_16bit_weights_on_model_save = true;
 
   // Fills slots with NaN before each hand-out, so that whatever is read unwritten shows.
   bool poison_slots = false;

@@ -81,6 +81,21 @@ class PlainOptimizer : public ShardedOptimizer {
   absl::Status Gather(State, const std::string&, absl::Span<float>) override {
     return Misuse("Gather");
   }
+  absl::StatusOr<Pending<CheckpointReport>> SaveCheckpoint(const std::string&,
+                                                           const CheckpointOptions&) override {
+    return Misuse("SaveCheckpoint");
+  }
+  absl::Status FinishCheckpoint() override { return Misuse("FinishCheckpoint"); }
+  absl::StatusOr<CheckpointLoaded> LoadCheckpoint(const std::string&) override {
+    return Misuse("LoadCheckpoint");
+  }
+  absl::StatusOr<WeightsSaved> SaveWeights(const std::string&, const SaveWeightsOptions&) override {
+    return Misuse("SaveWeights");
+  }
+  absl::StatusOr<WeightsLoaded> LoadWeights(const std::string&,
+                                            const LoadWeightsOptions&) override {
+    return Misuse("LoadWeights");
+  }
   absl::Status Finish() override { return absl::OkStatus(); }
   const Plan& plan() const override { std::abort(); }
   const Model& model() const override { return model_; }
