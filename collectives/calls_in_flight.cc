@@ -23,14 +23,11 @@ absl::StatusOr<std::unique_ptr<CallsInFlight::Call>> CallsInFlight::Begin(const 
                                                                           std::string what,
                                                                           absl::Duration limit) {
   const int64_t index = Count(what);
-  std::unique_ptr<Call> call;
-  {
-    std::lock_guard<std::mutex> lock(mutex_);
-    if (spare_.empty()) DropEnded();
-    if (!spare_.empty()) {
-      call = std::move(spare_.back());
-      spare_.pop_back();
-    }
+  std::unique_ptr<Call> call = TakeSpare();
+  if (call == nullptr) {
+    std::lock_guard<std::mutex> lock(looking_);
+    DropEnded();
+    call = TakeSpare();
   }
   if (call == nullptr) {
     call = std::make_unique<Call>();
@@ -52,8 +49,23 @@ absl::Status CallsInFlight::End(const Stream& stream, std::unique_ptr<Call> call
   return absl::OkStatus();
 }
 
+std::unique_ptr<CallsInFlight::Call> CallsInFlight::TakeSpare() {
+  std::lock_guard<std::mutex> lock(mutex_);
+  if (spare_.empty()) return nullptr;
+  std::unique_ptr<Call> call = std::move(spare_.back());
+  spare_.pop_back();
+  return call;
+}
+
+CallsInFlight::Call* CallsInFlight::Front() const {
+  std::lock_guard<std::mutex> lock(mutex_);
+  return calls_.empty() ? nullptr : calls_.front().get();
+}
+
 void CallsInFlight::DropEnded() {
-  while (!calls_.empty() && calls_.front()->after->Reached()) {
+  for (Call* oldest = Front(); oldest != nullptr; oldest = Front()) {
+    if (!oldest->after->Reached()) return;
+    std::lock_guard<std::mutex> lock(mutex_);
     spare_.push_back(std::move(calls_.front()));
     calls_.pop_front();
     ++ended_;
@@ -61,18 +73,20 @@ void CallsInFlight::DropEnded() {
 }
 
 std::optional<LateCall> CallsInFlight::Watch() {
-  std::lock_guard<std::mutex> lock(mutex_);
+  std::lock_guard<std::mutex> looking(looking_);
   DropEnded();
-  if (calls_.empty()) return std::nullopt;
-  Call& oldest = *calls_.front();
+  Call* const oldest = Front();
+  if (oldest == nullptr) return std::nullopt;
   const auto now = std::chrono::steady_clock::now();
-  if (!oldest.running) {
-    oldest.running = oldest.before->Reached();
-    oldest.since = now;
+  if (!oldest->running) {  // changed by this thread only
+    const bool running = oldest->before->Reached();
+    std::lock_guard<std::mutex> lock(mutex_);
+    oldest->running = running;
+    oldest->since = now;
     return std::nullopt;
   }
-  if (absl::FromChrono(now - oldest.since) < oldest.limit) return std::nullopt;
-  return LateCall{oldest.index, oldest.what, oldest.limit, true};
+  if (absl::FromChrono(now - oldest->since) < oldest->limit) return std::nullopt;
+  return LateCall{oldest->index, oldest->what, oldest->limit, true};
 }
 
 std::string CallsInFlight::Oldest() const {

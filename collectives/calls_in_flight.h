@@ -36,7 +36,8 @@ struct LateCall {
 // A call is between two events: the one before it says that the call is at the head of its stream,
 // the one after it that it has ended. Calls of one communicator run in the order they were made, so
 // only the oldest is looked at. Events are made when the most calls so far are in flight, and
-// reused. One thread makes calls, another one watches.
+// reused. One thread makes calls, another one watches, and any may ask for the standing: to ask the
+// device may take long, so that is done without the record's mutex.
 class CallsInFlight {
  public:
   explicit CallsInFlight(Device* device) : device_(device) {}
@@ -64,17 +65,21 @@ class CallsInFlight {
   std::optional<LateCall> Watch();
   // The oldest call in flight, or "".
   std::string Oldest() const;
-  // Without a look at the device. Any thread.
+  // Without a look at the device, and without waiting for one. Any thread.
   Standing standing() const;
   // The newest call, which the host waited for in vain.
   LateCall Newest(absl::Duration limit) const;
 
  private:
   int64_t Count(const std::string& what);
-  void DropEnded();  // mutex_ held
+  std::unique_ptr<Call> TakeSpare();
+  Call* Front() const;
+  void DropEnded();  // looking_ held, mutex_ not
 
   Device* const device_;
-  mutable std::mutex mutex_;
+  // Held by who looks at the oldest call, which stays where it is meanwhile. Before mutex_.
+  std::mutex looking_;
+  mutable std::mutex mutex_;  // of all below; held for moments
   int64_t called_ = 0;
   int64_t ended_ = 0;
   std::string last_;

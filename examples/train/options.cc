@@ -49,6 +49,8 @@ void AddFlags(support::FlagTable& flags, Options& options) {
                   "weights, gradients, activations");
   flags.AddNumber("loss_scale", &options.loss_scale, 0, kLargestScale,
                   "factor of the loss; 0: dynamic from 65536 on in fp16, else 1");
+  flags.AddChoice("loss_scaling", &options.loss_scaling, {"dynamic", "grad_scaler"},
+                  "of a dynamic scale: DeepSpeed's rule, or PyTorch's");
   flags.AddChoice("accumulation_dtype", &options.accumulation_dtype, {"fp32", "bf16", "fp16"},
                   "gradients kept between micro-batches");
   flags.AddCount("max_skips", &options.max_skips, 0, kMost,
@@ -122,6 +124,9 @@ absl::Status CheckEffects(const support::FlagTable& flags, const Options& option
                {"beta1", !sgd, "--optimizer adamw, adam or lion"},
                {"beta2", !sgd, "--optimizer adamw, adam or lion"},
                {"epsilon", adam, "--optimizer adamw or adam"},
+               {"loss_scaling",
+                options.dtype == "fp16" && options.loss_scale == 0 && !options.file.has_value(),
+                "--dtype fp16 without --loss_scale and --config"},
                {"cycles", options.schedule == "restarts", "--schedule restarts"},
                {"prefetch", options.stage == 3 || options.compare_stages, "--stage 3"},
                {"repeats", options.compare_stages, "--compare_stages"},
@@ -220,6 +225,10 @@ Config OptimizerConfig(const Options& options) {
   } else if (options.dtype == "fp16" && !options.file.has_value()) {
     config.loss_scale.kind = LossScaling::kDynamic;
     config.loss_scale.scale = 65536;
+    if (options.loss_scaling == "grad_scaler") {
+      config.loss_scale.kind = LossScaling::kGradScaler;
+      config.loss_scale.window = 2000;  // PyTorch's default
+    }
   }
   config.max_consecutive_skips = options.max_skips;
   config.check_gradients = options.check_gradients;

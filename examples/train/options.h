@@ -25,6 +25,7 @@ struct Options {
   int64_t stage = 3;
   std::string dtype = "bf16";
   double loss_scale = 0;
+  std::string loss_scaling = "dynamic";
   int64_t max_skips = Config().max_consecutive_skips;
   bool check_gradients = Config().check_gradients;
   std::string accumulation_dtype = "fp32";

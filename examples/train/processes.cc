@@ -97,8 +97,9 @@ std::string ConfigurationOf(const Options& o, const llama::LlamaConfig& model,
                             const llama::ByteDataset* evaluation) {
   return absl::StrCat(
       LinesOf(o.file), "\n--ranks=", o.ranks, "\n--stage=", o.stage, "\n--dtype=", o.dtype,
-      "\n--loss_scale=", o.loss_scale, "\n--accumulation_dtype=", o.accumulation_dtype,
-      "\n--steps=", o.steps, "\n--micro_batch=", o.micro_batch, "\n--accumulation=", o.accumulation,
+      "\n--loss_scale=", o.loss_scale, "\n--loss_scaling=", o.loss_scaling,
+      "\n--accumulation_dtype=", o.accumulation_dtype, "\n--steps=", o.steps,
+      "\n--micro_batch=", o.micro_batch, "\n--accumulation=", o.accumulation,
       "\n--sequence_length=", o.sequence_length, "\n--learning_rate=", o.learning_rate,
       "\n--warmup_steps=", o.warmup_steps, "\n--schedule=", o.schedule, "\n--cycles=", o.cycles,
       "\n--optimizer=", o.optimizer, "\n--momentum=", o.momentum, "\n--master=", o.master,

@@ -83,6 +83,25 @@ TEST_CASE("zero-train --dtype fp16: a scale that overflows leaves the weights as
   CHECK((*file->Find("lm_head.weight"))->dtype == "F16");
 }
 
+TEST_CASE("zero-train --loss_scaling: an overflow halves the scale by either rule", "[programs]") {
+  const TrainingFolder folder;
+  // The first scale is about as large as gradients of this model bear.
+  const auto scales = [&](const std::string& rule) {
+    std::vector<double> next;
+    for (const MetricsRecord& record : ReadMetrics(
+             folder.Metrics({"--dtype=fp16", "--ranks=4", "--steps=30", "--loss_scaling", rule}))) {
+      if (record.skipped) next.push_back(record.next_loss_scale / record.loss_scale);
+    }
+    return next;
+  };
+  const std::vector<double> own = scales("dynamic"), torch = scales("grad_scaler");
+  REQUIRE(own.size() > 1);
+  REQUIRE(torch.size() > 1);
+  CHECK(own[0] == 1);  // DeepSpeed forgives one
+  CHECK(own[1] == 0.5);
+  for (const double ratio : torch) CHECK(ratio == 0.5);
+}
+
 TEST_CASE("zero-train --dtype fp16: gradients may be kept in fp16", "[programs]") {
   const TrainingFolder folder;
   const auto loss = [&](const std::string& accumulation) {

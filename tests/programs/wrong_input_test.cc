@@ -48,6 +48,8 @@ TEST_CASE("zero-train: a wrong flag is one line and exit status 2", "[programs]"
   refused({"--momentum=0.9"}, {"--momentum is given, but has no effect", "sgd"});
   refused({"--optimizer=sgd", "--beta2=0.9"}, {"--beta2", "adamw, adam or lion"});
   refused({"--optimizer=lion", "--epsilon=1e-6"}, {"--epsilon", "adamw or adam"});
+  refused({"--loss_scaling=grad_scaler"}, {"--loss_scaling", "no effect", "--dtype fp16"});
+  refused({"--dtype=fp16", "--loss_scale=8", "--loss_scaling=dynamic"}, {"without --loss_scale"});
   refused({"--cycles=5"}, {"--cycles", "--schedule restarts"});
   refused({"--stage=1", "--prefetch=2"}, {"--prefetch is given, but has no effect", "--stage 3"});
   refused({"--repeats=5"}, {"--repeats", "--compare_stages"});
