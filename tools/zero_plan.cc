@@ -14,6 +14,7 @@
 #include "examples/support/flags.h"
 #include "examples/support/program.h"
 #include "examples/support/text.h"
+#include "tools/kind_of.h"
 #include "zero/deepspeed_config.h"
 #include "zero/plan.h"
 
@@ -59,14 +60,6 @@ void AddFlags(support::FlagTable& flags, Options& options) {
                   "sgd without momentum");
   flags.AddChoice("master", &options.master, {"fp32", "split", "none"},
                   "kept of 16-bit weights: fp32, the low 16 bits of fp32, nothing");
-}
-
-// The kind of that name; the flags allow no other.
-template <class Kind>
-Kind KindOf(const std::string& name) {
-  int kind = 0;
-  while (name != Name(static_cast<Kind>(kind))) ++kind;
-  return static_cast<Kind>(kind);
 }
 
 // What the table is made for, apart from the stage.
@@ -191,9 +184,9 @@ absl::Status CheckOptions(const Options& options) {
   if (options.config.empty() && options.accumulation_dtype != "fp32" &&
       options.accumulation_dtype != options.dtype) {
     const std::string other = options.dtype == "fp32" ? "" : " or " + options.dtype;
-    return absl::InvalidArgumentError(
-        absl::StrCat("--accumulation_dtype is '", options.accumulation_dtype, "'; with --dtype ",
-                     options.dtype, " it must be fp32", other));
+    return absl::InvalidArgumentError(absl::StrCat("--accumulation_dtype is '",
+                                                   options.accumulation_dtype, "'; with --dtype ",
+                                                   options.dtype, " it must be fp32", other));
   }
   return absl::OkStatus();
 }

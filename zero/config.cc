@@ -115,6 +115,9 @@ absl::Status Validate(const Config& config) {
                              static_cast<double>(config.reduce_bucket_size), "positive"));
   ZERO_RETURN_IF_ERROR(
       Check(config.prefetch >= 0, "prefetch", config.prefetch, "0 or a number of units"));
+  ZERO_RETURN_IF_ERROR(Check(config.checkpoint_memory == 0 || config.checkpoint_memory >= 1 << 20,
+                             "checkpoint_memory", static_cast<double>(config.checkpoint_memory),
+                             "0 (none) or at least 1048576 bytes"));
   ZERO_RETURN_IF_ERROR(Check(!config.groups.empty() && config.groups.size() <= 256,
                              "the number of parameter groups",
                              static_cast<double>(config.groups.size()), "1 to 256"));

@@ -32,8 +32,8 @@ enum class WeightRounding : uint8_t { kNearestEven, kNearestAway };
 struct ParameterGroup {
   double learning_rate_factor = 1;
   double weight_decay = 0;
-  // AssignGroups puts every parameter whose name matches (fnmatch: * ? [...]) here. Empty: only
-  // parameters whose Parameter::group says so.
+  // AssignGroups puts every parameter with a name that matches (fnmatch: * ? [...]) here, one of
+  // its aliases will do. Empty: only parameters whose Parameter::group says so.
   std::string pattern = {};
   bool frozen = false;  // AssignGroups makes its parameters untrainable
 };
@@ -104,6 +104,11 @@ struct Config {
   int prefetch = 1;                          // stage 3: units gathered ahead
   ReductionKind reduction =
       ReductionKind::kOrdered;  // the same bits everywhere, or the group's own
+
+  // Memory of the host, in bytes, that SaveCheckpoint copies this rank's state into, so that
+  // training goes on while it is written. What does not fit is written before SaveCheckpoint
+  // returns. 0: all of it is, and the checkpoint is complete then. At least 1 MiB otherwise.
+  int64_t checkpoint_memory = 0;
 
   // Fills slots with NaN before each hand-out, so that whatever is read unwritten shows.
   bool poison_slots = false;

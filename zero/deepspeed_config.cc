@@ -62,7 +62,8 @@ absl::StatusOr<DeepSpeedConfig> ParseDeepSpeedConfig(const std::string& text,
   const absl::Status valid = Validate(result.config);
   if (!valid.ok()) return absl::InvalidArgumentError(absl::StrCat(name, ": ", valid.message()));
   result.notes = values.notes();
-  result.resolved = NestedJson(values.resolved());
+  result.values = values.resolved();
+  result.resolved = NestedJson(result.values);
   return result;
 }
 
@@ -76,6 +77,8 @@ absl::StatusOr<DeepSpeedConfig> ReadDeepSpeedConfig(const std::string& path,
     return wrong(error ? error.message() : "no such file");
   }
   if (std::filesystem::is_directory(path, error)) return wrong("is a folder, not a file");
+  // A pipe would be waited for.
+  if (!std::filesystem::is_regular_file(path, error)) return wrong("is no regular file");
   std::ifstream in(path, std::ios::binary);
   if (!in) return wrong("cannot be opened");
   std::string text(kMostBytes + 1, '\0');

@@ -50,6 +50,7 @@ struct DeepSpeedConfig {
   std::vector<std::string> notes;
   // The values in force as JSON of several lines, defaults and what "auto" became included.
   std::string resolved;
+  std::map<std::string, std::string> values;  // the same, by the paths of their keys
 };
 
 // Reads the text of a configuration. Numbers may be in quotes. Each problem of the text is one line
@@ -60,7 +61,7 @@ absl::StatusOr<DeepSpeedConfig> ParseDeepSpeedConfig(const std::string& text,
                                                      const std::string& name = "configuration");
 
 // The same for a file. Besides, kInvalidArgument says of a path that there is no such file, that it
-// is a folder, that it is empty, or that it cannot be read.
+// is a folder, or a pipe or a device, that it is empty, or that it cannot be read.
 absl::StatusOr<DeepSpeedConfig> ReadDeepSpeedConfig(const std::string& path,
                                                     const ConfigContext& context);
 

@@ -117,7 +117,10 @@ void ReadMaster(DeepSpeedValues& values, DeepSpeedConfig& result) {
     result.config.master = MasterKind::kSplit;
     result.config.weight_rounding = WeightRounding::kNearestAway;
   }
-  if (given == "none") result.config.master = MasterKind::kNone;
+  if (given == "none") {
+    result.config.master = MasterKind::kNone;
+    if (result.dtype == DType::kBF16) values.Resolve(own, "true");
+  }
   if (!values.MaybeSwitch(own).value_or(false) || result.dtype != DType::kBF16) return;
   if (values.Given("master") != nullptr && given != "none") {
     values.Problem(own, absl::StrCat(values.Spelled(own), " is true, but ",

@@ -45,8 +45,9 @@ class Parameters {
   // "auto" is what the command line's default is; left out is DeepSpeed's.
   int64_t WarmUpSteps() {
     const bool is_auto = values_.IsAuto(Path("warmup_num_steps"));
-    return Steps("warmup_num_steps", is_auto ? 0 : 1000, 0);
+    return warmup_steps_ = Steps("warmup_num_steps", is_auto ? 0 : 1000, 0);
   }
+  int64_t warmup_steps() const { return warmup_steps_; }
   WarmUpType WarmUpKind() {
     const std::string kind = values_.Choice(Path("warmup_type"), "log", {"log", "linear"});
     return kind == "log" ? WarmUpType::kLog : WarmUpType::kLinear;
@@ -60,14 +61,17 @@ class Parameters {
                                    ", and nothing says how many steps the run has; it must be a "
                                    "whole number"));
     }
-    return Steps("total_num_steps", context_.total_steps.value_or(0), 0);
+    return total_steps_ = Steps("total_num_steps", context_.total_steps.value_or(0), 0);
   }
+  int64_t total_steps() const { return total_steps_; }
 
  private:
   DeepSpeedValues& values_;
   const ConfigContext& context_;
   const double rate_;
   double peak_ = 0;
+  int64_t warmup_steps_ = 0;  // 0: the type has none
+  int64_t total_steps_ = 0;   // likewise
 };
 
 OneCycle ReadOneCycle(DeepSpeedValues& values, Parameters& parameters) {
@@ -206,6 +210,23 @@ absl::StatusOr<Schedule> ReadType(const std::string& type, DeepSpeedValues& valu
   return absl::InternalError(absl::StrCat("type ", type, " has no parameters here"));
 }
 
+// What is right, but does not fit the run: as in DeepSpeed it is done, and here it is told.
+void NoteLengths(DeepSpeedValues& values, const ConfigContext& context, const std::string& type,
+                 const Parameters& parameters) {
+  if (!context.total_steps.has_value()) return;
+  const int64_t run = *context.total_steps;
+  if (parameters.warmup_steps() > run) {
+    values.Note(absl::StrCat(Path("warmup_num_steps"), " is ", parameters.warmup_steps(),
+                             ": the run ends after ", run,
+                             " steps, before its rate is the highest"));
+  }
+  if (parameters.total_steps() > 0 && parameters.total_steps() < run) {
+    values.Note(absl::StrCat(Path("total_num_steps"), " is ", parameters.total_steps(),
+                             ", but the run has ", run,
+                             " steps: from there on the rate stays at the lowest of ", type));
+  }
+}
+
 // The schedule's own peak against the optimizer's rate, which has no effect beside it.
 void CheckPeak(DeepSpeedValues& values, const std::string& type, double schedule_rate,
                double optimizer_rate) {
@@ -270,6 +291,7 @@ void ReadScheduler(DeepSpeedValues& values, const ConfigContext& context, DeepSp
   absl::StatusOr<Schedule> schedule = ReadType(*type, values, parameters, context, result.config);
   if (schedule.ok()) {
     CheckPeak(values, *type, parameters.peak(), result.config.learning_rate);
+    NoteLengths(values, context, *type, parameters);
     result.config.schedule = *std::move(schedule);
   } else if (values.problems() == problems) {
     values.Problem(kType, absl::StrCat("scheduler: ", schedule.status().message()));

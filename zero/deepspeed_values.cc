@@ -8,6 +8,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "zero/deepspeed_meant.h"
 #include "zero/nearest_name.h"
 
 namespace zero {
@@ -30,9 +31,10 @@ std::string Join(const std::string& section, const std::string& key) {
   return section.empty() ? key : absl::StrCat(section, ".", key);
 }
 
-// Sections in which DeepSpeed refuses what it does not know.
+// Sections in which DeepSpeed refuses what it does not know, or hands it to what does.
 bool IsStrict(const std::string& section) {
-  return section == "fp16" || section == "bf16" || absl::StartsWith(section, "zero_optimization");
+  return section == "fp16" || section == "bf16" || section == "optimizer.params" ||
+         section == "scheduler.params" || absl::StartsWith(section, "zero_optimization");
 }
 
 // How far a name may be from a known one to be a misspelling of it.
@@ -161,6 +163,11 @@ void DeepSpeedValues::Unknown(const std::string& section, const std::string& wri
   const std::string elsewhere =
       FindDeepSpeedKey(PresentPath(key)) != nullptr ? PresentPath(key) : ElsewhereWith(key);
   if (!elsewhere.empty()) {
+    const DeepSpeedKey& there = *FindDeepSpeedKey(elsewhere);
+    if (there.fate == KeyFate::kRefused && there.reason[0] != '\0') {
+      problems_.push_back({member.place, absl::StrCat("unknown key ", shown, ": ", there.reason)});
+      return;
+    }
     const std::string home = SectionOf(elsewhere);
     problems_.push_back(
         {member.place,
@@ -169,9 +176,11 @@ void DeepSpeedValues::Unknown(const std::string& section, const std::string& wri
     return;
   }
   const std::string nearest = Nearest(key, KeysOfSection(section));
-  const std::string text =
-      absl::StrCat("unknown key ", shown, "; the nearest is ", Quoted(Join(section, nearest)));
-  if (IsStrict(section) || EditDistance(key, nearest) <= Tolerance(nearest)) {
+  const bool near = EditDistance(key, nearest) <= Tolerance(nearest);
+  const std::string meant = near ? "" : MeantKey(section, key, member.value);
+  const std::string text = absl::StrCat("unknown key ", shown, "; the nearest is ",
+                                        Quoted(meant.empty() ? Join(section, nearest) : meant));
+  if (IsStrict(section) || near || !meant.empty()) {
     problems_.push_back({member.place, text});
   } else {
     Note(text + "; it is ignored");
@@ -205,7 +214,7 @@ bool DeepSpeedValues::HasKind(const DeepSpeedKey& key, const Entry& entry) {
     return value.kind == Kind::kNumber || (value.kind == Kind::kString && IsJsonNumber(value.text));
   };
   bool right = false;
-  std::string why;
+  std::string why, limit;
   switch (key.kind) {
     case KeyKind::kSwitch:
       right = value.text == "true" || value.text == "false";
@@ -215,7 +224,12 @@ bool DeepSpeedValues::HasKind(const DeepSpeedKey& key, const Entry& entry) {
       if (value.kind == Kind::kBoolean && LastName(key.path) == "stage") return true;
       const absl::StatusOr<int64_t> integer = ExactInteger(value.text);
       right = number() && integer.ok();
-      if (number() && !right) why = absl::StrCat(", which ", integer.status().message());
+      if (number() && !right) {
+        why = absl::StrCat(", which ", integer.status().message());
+        if (integer.status().message() == "is out of range") {
+          limit = absl::StrCat(" up to ", std::numeric_limits<int64_t>::max());
+        }
+      }
       break;
     }
     case KeyKind::kNumber: {
@@ -236,7 +250,7 @@ bool DeepSpeedValues::HasKind(const DeepSpeedKey& key, const Entry& entry) {
   }
   if (right) return true;
   problems_.push_back({value.place, absl::StrCat(entry.written, " is ", Shown(value), why,
-                                                 "; it must be ", Wanted(key.kind))});
+                                                 "; it must be ", Wanted(key.kind), limit)});
   return false;
 }
 
@@ -272,8 +286,8 @@ std::optional<T> DeepSpeedValues::GivenAs(const std::string& path) {
   const CallerValue* given = Given(path);
   if (given == nullptr) return std::nullopt;
   if (const T* value = std::get_if<T>(&given->value)) return *value;
-  Problem(path, absl::StrCat(given->name, " is ", ToJson(*given),
-                             ", which is not of the key's type"));
+  Problem(path,
+          absl::StrCat(given->name, " is ", ToJson(*given), ", which is not of the key's type"));
   return std::nullopt;
 }
 

@@ -71,6 +71,7 @@ void ReadPrefetch(DeepSpeedValues& values, const ConfigContext& context, Config&
                                       " is ", units));
   }
   if (right) config.prefetch = static_cast<int>(units);
+  if (config.prefetch == 0) values.Resolve(path, "0");
   if (in_file && elements != 0) {
     values.Note(absl::StrCat(values.Spelled(path),
                              " is not 0: weights are gathered ahead, here by ", config.prefetch,

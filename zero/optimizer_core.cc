@@ -5,7 +5,9 @@
 
 #include "absl/strings/str_cat.h"
 #include "device/status.h"
+#include "io/crc32c.h"
 #include "zero/misuse.h"
+#include "zero/save/checkpoint_description.h"
 
 namespace zero {
 namespace {
@@ -55,8 +57,7 @@ absl::Status OptimizerCore::Initialise(Device* device, ProcessGroup* group,
   ZERO_ASSIGN_OR_RETURN(
       transfer_, StateTransfer::Create(context_, weights_.get(), gradients_.get(), &*states_));
   ZERO_ASSIGN_OR_RETURN(exchange_, RankExchange::Create(device, group, "texts between ranks"));
-  ZERO_ASSIGN_OR_RETURN(checkpoint_exchange_,
-                        RankExchange::Create(device, group, "state of a checkpoint"));
+  ZERO_ASSIGN_OR_RETURN(saver_, CheckpointSaver::Create(context_, &*transfer_, step_.get()));
   return arithmetic_->Synchronize();
 }
 
@@ -119,6 +120,9 @@ absl::Status OptimizerCore::FinishTrainingPass() {
 }
 
 absl::Status OptimizerCore::RequireWritten() const {
+  if (half_loaded_) {
+    return absl::DataLossError("a LoadCheckpoint failed halfway: load one that is whole");
+  }
   if (!half_written_.has_value()) return absl::OkStatus();
   return absl::DataLossError(absl::StrCat("a Write of ", Name(*half_written_),
                                           "s failed halfway: write them again, or start anew"));
@@ -192,6 +196,7 @@ absl::StatusOr<Pending<StepResult>> OptimizerCore::Step(double loss_weight) {
     return absl::FailedPreconditionError(
         "Step: no pass has begun with kTrainLast since the last Step");
   }
+  ZERO_RETURN_IF_ERROR(Guarded(saver_->Advance()));
   ZERO_RETURN_IF_ERROR(FinishTrainingPass());
   pass_.reset();
   absl::StatusOr<Pending<StepResult>> result = step_->Decide(training_passes_, loss_weight);
@@ -217,13 +222,17 @@ absl::Status OptimizerCore::UpdateAll() {
   return progress_->Mark(step_->decided());
 }
 
+absl::Status OptimizerCore::RequireStepEnd(const char* verb) const {
+  ZERO_RETURN_IF_ERROR(weights_->RequireReleased(verb));
+  if (training_passes_ == 0) return absl::OkStatus();
+  return absl::FailedPreconditionError(
+      absl::StrCat(verb, ": a training pass has begun; call Step first"));
+}
+
 absl::Status OptimizerCore::BeginTransfer(const char* verb, State state) {
   ZERO_RETURN_IF_ERROR(Health());
   ZERO_RETURN_IF_ERROR(weights_->RequireReleased(verb));
-  if (training_passes_ > 0 && state != State::kGradient) {
-    return absl::FailedPreconditionError(
-        absl::StrCat(verb, " of ", Name(state), "s: a training pass has begun; call Step first"));
-  }
+  if (state != State::kGradient) ZERO_RETURN_IF_ERROR(RequireStepEnd(verb));
   if (state == State::kGradient) {
     if (!last_pass_begun_) {
       return absl::FailedPreconditionError(
@@ -236,7 +245,9 @@ absl::Status OptimizerCore::BeginTransfer(const char* verb, State state) {
 
 absl::Status OptimizerCore::Write(State state, const Source& source) {
   ZERO_RETURN_IF_ERROR(BeginTransfer("Write", state == State::kGradient ? State::kWeight : state));
-  if (half_written_.has_value() && *half_written_ != state) return RequireWritten();
+  if (half_loaded_ || (half_written_.has_value() && *half_written_ != state)) {
+    return RequireWritten();
+  }
   half_written_ = state;
   const absl::Status written = transfer_->Write(state, source);
   // A state that cannot be written is refused before anything changes.
@@ -262,6 +273,76 @@ absl::Status OptimizerCore::Gather(State state, const std::string& name, absl::S
   ZERO_RETURN_IF_ERROR(Guarded(transfer_->Gather(state, name, out)));
   // Where a failed group lets its streams go on, what arrived may be anything.
   return Health();
+}
+
+absl::StatusOr<Pending<CheckpointReport>> OptimizerCore::SaveCheckpoint(
+    const std::string& folder, const CheckpointOptions& options) {
+  ZERO_RETURN_IF_ERROR(Health());
+  ZERO_RETURN_IF_ERROR(RequireWritten());
+  ZERO_RETURN_IF_ERROR(RequireStepEnd("SaveCheckpoint"));
+  absl::StatusOr<Pending<CheckpointReport>> pending = saver_->Save(folder, options);
+  ZERO_RETURN_IF_ERROR(Guarded(pending.status()));
+  return pending;
+}
+
+absl::Status OptimizerCore::FinishCheckpoint() {
+  ZERO_RETURN_IF_ERROR(Health());
+  return Guarded(saver_->Finish());
+}
+
+absl::StatusOr<CheckpointLoaded> OptimizerCore::LoadCheckpoint(const std::string& path) {
+  ZERO_RETURN_IF_ERROR(Health());
+  ZERO_RETURN_IF_ERROR(RequireStepEnd("LoadCheckpoint"));
+  // What becomes of it, its Pending says.
+  const absl::Status saved = saver_->Finish();
+  if (!saved.ok() && !IsMisuse(saved)) return Break(saved);
+  ZERO_RETURN_IF_ERROR(Finish());
+  const auto agree = [this](const absl::Status& own) {
+    return Guarded(exchange_->Agree(*communication_, kSaving, own));
+  };
+  absl::StatusOr<CheckpointLoader> loader = CheckpointLoader::Open(path, plan_, model_);
+  ZERO_RETURN_IF_ERROR(agree(loader.status()));
+  half_loaded_ = true;
+  ZERO_RETURN_IF_ERROR(agree(Load(*loader)));
+  ZERO_ASSIGN_OR_RETURN(const std::string hash, LoadedHash(loader->manifest()));
+  const absl::StatusOr<std::vector<std::string>> hashes =
+      exchange_->Run(*communication_, kSaving, hash);
+  ZERO_RETURN_IF_ERROR(Guarded(hashes.status()));
+  for (size_t r = 0; r < hashes->size(); ++r) {
+    if ((*hashes)[r] == (*hashes)[0]) continue;
+    return absl::DataLossError(absl::StrCat(
+        path, ": ranks 0 and ", r,
+        " have loaded different things; do they see the same folder, and the same file in it?"));
+  }
+  half_loaded_ = false;
+  half_written_.reset();
+  const CheckpointManifest& manifest = loader->manifest();
+  CheckpointLoaded loaded;
+  loaded.path = path;
+  loaded.step = manifest.step;
+  loaded.applied_steps = manifest.counts.applied;
+  loaded.world_size = manifest.world_size;
+  loaded.stage = manifest.stage;
+  loaded.attributes = manifest.attributes;
+  loaded.notes = loader->Notes(plan_.config);
+  return loaded;
+}
+
+absl::Status OptimizerCore::Load(CheckpointLoader& loader) {
+  ZERO_RETURN_IF_ERROR(transfer_->Write(State::kMaster, loader.source(State::kMaster)));
+  ZERO_RETURN_IF_ERROR(transfer_->Write(State::kMoment1, loader.source(State::kMoment1)));
+  ZERO_RETURN_IF_ERROR(transfer_->Write(State::kMoment2, loader.source(State::kMoment2)));
+  const CheckpointManifest& manifest = loader.manifest();
+  ZERO_RETURN_IF_ERROR(step_->Restore(manifest.counts.steps, StateOf(manifest.counts)));
+  progress_->Restart(manifest.counts.steps);
+  return absl::OkStatus();
+}
+
+absl::StatusOr<std::string> OptimizerCore::LoadedHash(const CheckpointManifest& manifest) {
+  const std::string text = FormatManifest(manifest);
+  uint32_t crc = Crc32c(0, {text.data(), text.size()});
+  ZERO_ASSIGN_OR_RETURN(crc, transfer_->ChecksumOfWholeWeights(crc));
+  return absl::StrCat(crc);
 }
 
 absl::Status OptimizerCore::Finish() {

@@ -9,6 +9,8 @@
 #include "zero/gradient_store.h"
 #include "zero/optimizer_states.h"
 #include "zero/rank_exchange.h"
+#include "zero/save/checkpoint_loader.h"
+#include "zero/save/checkpoint_saver.h"
 #include "zero/sharded_optimizer.h"
 #include "zero/state_transfer.h"
 #include "zero/step_controller.h"
@@ -33,6 +35,10 @@ class OptimizerCore : public ShardedOptimizer {
   absl::Status Write(State state, const Source& source) override;
   absl::Status Read(State state, const Sink& sink) override;
   absl::Status Gather(State state, const std::string& name, absl::Span<float> out) override;
+  absl::StatusOr<Pending<CheckpointReport>> SaveCheckpoint(
+      const std::string& folder, const CheckpointOptions& options) override;
+  absl::Status FinishCheckpoint() override;
+  absl::StatusOr<CheckpointLoaded> LoadCheckpoint(const std::string& path) override;
   absl::Status Finish() override;
   const Plan& plan() const override { return plan_; }
   const Model& model() const override { return model_; }
@@ -63,6 +69,13 @@ class OptimizerCore : public ShardedOptimizer {
   absl::Status BeginTransfer(const char* verb, State state);
   absl::Status FinishTrainingPass();
   absl::Status RequireWritten() const;
+  // kFailedPrecondition where a training pass has begun, or a unit is not released.
+  absl::Status RequireStepEnd(const char* verb) const;
+  // From the first byte that changes on.
+  absl::Status Load(CheckpointLoader& loader);
+  // A checksum of the weights that every rank has whole, of what their masters were read from, and
+  // of the counts.
+  absl::StatusOr<std::string> LoadedHash(const CheckpointManifest& manifest);
   absl::Status UpdateAll();
   bool training() const { return pass_.has_value() && *pass_ != Pass::kEvaluate; }
 
@@ -77,8 +90,8 @@ class OptimizerCore : public ShardedOptimizer {
   std::unique_ptr<WeightStore> weights_;
   std::unique_ptr<GradientStore> gradients_;
   std::optional<StateTransfer> transfer_;
-  std::optional<RankExchange> exchange_;             // between passes
-  std::optional<RankExchange> checkpoint_exchange_;  // while a checkpoint is written
+  std::optional<RankExchange> exchange_;
+  std::unique_ptr<CheckpointSaver> saver_;
   std::unique_ptr<Stream> communication_;
   std::unique_ptr<Stream> arithmetic_;
 
@@ -87,6 +100,7 @@ class OptimizerCore : public ShardedOptimizer {
   bool last_pass_begun_ = false;
   absl::Status failure_;  // the first; kDataLoss if a step may be half done
   std::optional<State> half_written_;
+  bool half_loaded_ = false;
 };
 
 }  // namespace zero

@@ -2,6 +2,8 @@
 
 #include <fnmatch.h>
 
+#include <algorithm>
+
 #include "absl/strings/str_cat.h"
 #include "device/status.h"
 #include "zero/nearest_name.h"
@@ -10,7 +12,29 @@ namespace zero {
 namespace {
 
 bool Matches(const std::string& pattern, const Parameter& parameter) {
-  return !pattern.empty() && fnmatch(pattern.c_str(), parameter.name.c_str(), 0) == 0;
+  if (pattern.empty()) return false;
+  const auto matches = [&](const std::string& name) {
+    return fnmatch(pattern.c_str(), name.c_str(), 0) == 0;
+  };
+  return matches(parameter.name) ||
+         std::any_of(parameter.aliases.begin(), parameter.aliases.end(), matches);
+}
+
+// What keeps fnmatch from reading a pattern as it was meant: it then takes the sign as it is, or
+// matches nothing. Empty: nothing does.
+std::string Malformed(const std::string& pattern) {
+  for (size_t i = 0; i < pattern.size(); ++i) {
+    if (pattern[i] == '\\') {  // the next one stands for itself
+      if (++i == pattern.size()) return "ends with a \\";
+      continue;
+    }
+    if (pattern[i] != '[') continue;
+    // A ] that comes first, or after a !, is one of the characters.
+    const size_t first = i + (pattern.compare(i + 1, 1, "!") == 0 ? 2 : 1);
+    i = pattern.find(']', first + 1);
+    if (i == std::string::npos) return "has a [ without its ]";
+  }
+  return "";
 }
 
 absl::Status RequireMatch(const Config& config, int group, const Model& model) {
@@ -21,11 +45,14 @@ absl::Status RequireMatch(const Config& config, int group, const Model& model) {
     for (const Parameter& parameter : unit.parameters) {
       if (Matches(pattern, parameter)) return absl::OkStatus();
       names.push_back(parameter.name);
+      names.insert(names.end(), parameter.aliases.begin(), parameter.aliases.end());
     }
   }
-  return absl::InvalidArgumentError(absl::StrCat("groups[", group, "]: no parameter matches '",
-                                                 pattern, "'; the nearest name is '",
-                                                 NearestName(pattern, names), "'"));
+  const std::string malformed = Malformed(pattern);
+  return absl::InvalidArgumentError(
+      absl::StrCat("groups[", group, "]: no parameter matches '", pattern, "'",
+                   malformed.empty() ? "; the nearest name is '" + NearestName(pattern, names) + "'"
+                                     : ", which " + malformed));
 }
 
 }  // namespace

@@ -10,6 +10,7 @@
 #include "zero/gather_schedule.h"
 #include "zero/parameter_groups.h"
 #include "zero/rank_exchange.h"
+#include "zero/save/checkpoint_saver.h"
 
 namespace zero {
 namespace {
@@ -275,7 +276,7 @@ absl::StatusOr<Plan> MakePlan(const Config& config, const Model& model, int worl
       kStepRows * (kStepRows * (static_cast<int64_t>(sizeof(StepRow)) +
                                 groups * static_cast<int64_t>(sizeof(GroupScalars))) +
                    static_cast<int64_t>(sizeof(StepRecord))) +
-          2 * transfer_bytes + 2 * RankExchange::HostBytes(world_size));
+          2 * transfer_bytes + 2 * RankExchange::HostBytes(world_size) + CheckpointSlotBytes(plan));
   return plan;
 }
 

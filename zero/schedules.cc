@@ -25,6 +25,9 @@ class Fields {
   void Part(const char* field, double value) {
     Check(value >= 0 && value <= 1, field, value, "in [0, 1]");
   }
+  void NotAbove(const char* low_field, double low, const char* high_field, double high) {
+    Check(!(low > high), low_field, low, absl::StrCat("at most ", high_field, ", ", high));
+  }
   void Momentum(const char* field, double value) {
     Check(value >= 0 && value < 1, field, value, "in [0, 1)");
   }
@@ -162,6 +165,7 @@ absl::Status Validate(const OneCycle& wanted) {
   Fields fields("OneCycle");
   fields.Rate("cycle_min_lr", wanted.cycle_min_lr);
   fields.Rate("cycle_max_lr", wanted.cycle_max_lr);
+  fields.NotAbove("cycle_min_lr", wanted.cycle_min_lr, "cycle_max_lr", wanted.cycle_max_lr);
   fields.AtLeast("cycle_first_step_size", wanted.cycle_first_step_size, 1);
   fields.AtLeast("cycle_second_step_size", wanted.cycle_second_step_size.value_or(0), 0);
   fields.AtLeast("cycle_first_stair_count", wanted.cycle_first_stair_count, 0);
@@ -170,6 +174,7 @@ absl::Status Validate(const OneCycle& wanted) {
   fields.Rate("decay_lr_rate", wanted.decay_lr_rate);
   fields.Momentum("cycle_min_mom", wanted.cycle_min_mom);
   fields.Momentum("cycle_max_mom", wanted.cycle_max_mom);
+  fields.NotAbove("cycle_min_mom", wanted.cycle_min_mom, "cycle_max_mom", wanted.cycle_max_mom);
   fields.Finite("decay_mom_rate", wanted.decay_mom_rate);
   return fields.status();
 }
@@ -234,6 +239,7 @@ absl::StatusOr<Schedule> MakeSchedule(const WarmupLr& wanted) {
   Fields fields("WarmupLR");
   fields.Rate("warmup_min_lr", wanted.warmup_min_lr);
   fields.Rate("warmup_max_lr", wanted.warmup_max_lr);
+  fields.NotAbove("warmup_min_lr", wanted.warmup_min_lr, "warmup_max_lr", wanted.warmup_max_lr);
   fields.AtLeast("warmup_num_steps", wanted.warmup_num_steps, 0);
   ZERO_RETURN_IF_ERROR(fields.status());
   const DeepSpeedWarmUp warmup(wanted.warmup_num_steps, wanted.warmup_type);
@@ -249,6 +255,7 @@ absl::StatusOr<Schedule> MakeSchedule(const WarmupDecayLr& wanted) {
   Fields fields("WarmupDecayLR");
   fields.Rate("warmup_min_lr", wanted.warmup_min_lr);
   fields.Rate("warmup_max_lr", wanted.warmup_max_lr);
+  fields.NotAbove("warmup_min_lr", wanted.warmup_min_lr, "warmup_max_lr", wanted.warmup_max_lr);
   fields.TotalAndWarmUp("total_num_steps", wanted.total_num_steps, "warmup_num_steps",
                         wanted.warmup_num_steps);
   ZERO_RETURN_IF_ERROR(fields.status());
@@ -266,8 +273,8 @@ absl::StatusOr<Schedule> MakeSchedule(const WarmupDecayLr& wanted) {
 absl::StatusOr<Schedule> MakeSchedule(const WarmupCosineLr& wanted) {
   Fields fields("WarmupCosineLR");
   fields.Rate("lr", wanted.lr);
-  fields.Rate("warmup_min_ratio", wanted.warmup_min_ratio);
-  fields.Rate("cos_min_ratio", wanted.cos_min_ratio);
+  fields.Part("warmup_min_ratio", wanted.warmup_min_ratio);
+  fields.Part("cos_min_ratio", wanted.cos_min_ratio);
   fields.TotalAndWarmUp("total_num_steps", wanted.total_num_steps, "warmup_num_steps",
                         wanted.warmup_num_steps);
   ZERO_RETURN_IF_ERROR(fields.status());

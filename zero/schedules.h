@@ -12,8 +12,8 @@
 // every other value is theirs.
 //
 // Each MakeSchedule returns kInvalidArgument naming schedule, field and value: rates must be finite
-// and not negative, counts of steps in range, a run at most 2^53 steps long (a double counts no
-// further), and a warm-up no longer than the whole.
+// and not negative, a minimum not above its maximum, counts of steps in range, a run at most 2^53
+// steps long (a double counts no further), and a warm-up no longer than the whole.
 #pragma once
 
 #include <cstdint>

@@ -29,6 +29,7 @@
 #include "zero/model.h"
 #include "zero/pending.h"
 #include "zero/plan.h"
+#include "zero/save/checkpoint.h"
 
 namespace zero {
 
@@ -158,6 +159,26 @@ class ShardedOptimizer {
   // The whole parameter, on every rank. kNotFound names the nearest parameter.
   virtual absl::Status Gather(State state, const std::string& name,
                               absl::Span<float> out) = 0;  // [C]
+
+  // Checkpoints: everything that a run needs to go on, bit for bit; `folder`/step-00000100 after
+  // the 100th Step. Between steps, or kFailedPrecondition. Errors are the same on every rank, change
+  // nothing and leave the group as it was; a save that fails leaves the older ones.
+  //
+  // [C] Copies the state of this moment to memory of the host, in order with the work enqueued so
+  // far, and writes it on a thread of its own: one file for each rank, into a folder that all ranks
+  // see, which gets its name when every file is on the disk. Returns when the rest fits
+  // Config::checkpoint_memory; with none, when the checkpoint is complete. Else it becomes so in a
+  // later Step, or in FinishCheckpoint; the Pending says when, or why not. One at a time: a second
+  // call finishes the first. kFailedPrecondition names a master that is inf or NaN.
+  virtual absl::StatusOr<Pending<CheckpointReport>> SaveCheckpoint(
+      const std::string& folder, const CheckpointOptions& options = {}) = 0;
+  // [C] Waits until the checkpoint that is being written is complete, and returns its error.
+  virtual absl::Status FinishCheckpoint() = 0;
+  // [C] `path` of one checkpoint, whatever world size, stage, buckets or kind of master wrote it.
+  // Each rank reads what it stores, and verifies it. kInvalidArgument lists everything that the
+  // model has otherwise, with nothing changed. What fails later (kDataLoss: a damaged file) leaves
+  // the state half loaded: until one is loaded, everything else is kDataLoss.
+  virtual absl::StatusOr<CheckpointLoaded> LoadCheckpoint(const std::string& path) = 0;
 
   // Waits for everything enqueued; the first error so far.
   virtual absl::Status Finish() = 0;

@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "device/status.h"
+#include "io/crc32c.h"
 #include "zero/misuse.h"
 #include "zero/nearest_name.h"
 
@@ -162,15 +163,13 @@ absl::Status StateTransfer::WriteParameter(State state, int unit, int p, const S
   return absl::OkStatus();
 }
 
-absl::StatusOr<absl::Span<const float>> StateTransfer::Fetch(const Stream& stream,
-                                                             absl::Span<const Place> parts,
-                                                             absl::Span<const char* const> from,
-                                                             int64_t n) {
+absl::StatusOr<absl::Span<const float>> StateTransfer::Fetch(
+    const Stream& stream, absl::Span<const StoredRun::Part> parts, int64_t n) {
   const int64_t first_bytes = n * BytesOf(parts[0].stored);
   for (size_t k = 0; k < parts.size(); ++k) {
     ZERO_RETURN_IF_ERROR(context_->device->Copy(stream,
                                                 host_raw_.bytes_at(k == 0 ? 0 : first_bytes),
-                                                from[k], n * BytesOf(parts[k].stored)));
+                                                parts[k].data, n * BytesOf(parts[k].stored)));
   }
   ZERO_RETURN_IF_ERROR(stream.Synchronize());
   const absl::Span<float> values(host_values_.as<float>(), static_cast<size_t>(n));
@@ -191,24 +190,57 @@ absl::Status StateTransfer::Read(State state, const Stream& stream, const Sink& 
   return absl::OkStatus();
 }
 
-absl::Status StateTransfer::ReadParameter(State state, int unit, int p, const Stream& stream,
-                                          const Sink& sink) {
+StoredRun StateTransfer::Owned(State state, int unit, int p) const {
   const Run& run = context_->unit(unit).parameters[p];
   const Segment& segment = context_->unit(unit).segments[run.segment];
+  StoredRun owned;
+  owned.unit = unit;
+  owned.parameter = p;
   const std::vector<Place> parts = PartsOf(state, unit, run.segment);
-  if (parts[0].data == nullptr) return absl::OkStatus();
+  if (parts[0].data == nullptr) return owned;
   const int64_t own = context_->rank() * segment.slice;
   const int64_t from = std::max(run.first, own);
   const int64_t to = std::min(run.first + run.count, own + segment.slice);
-  for (int64_t first = from; first < to; first += kTransferElements) {
-    const int64_t n = std::min(kTransferElements, to - first);
-    std::vector<const char*> sources;
-    for (const Place& part : parts) {
-      sources.push_back(part.data + (first - (part.sliced ? own : 0)) * BytesOf(part.stored));
+  if (from >= to) return owned;
+  owned.first = from - run.first;
+  owned.count = to - from;
+  for (const Place& part : parts) {
+    const int64_t at = from - (part.sliced ? own : 0);
+    owned.parts.push_back({part.data + at * BytesOf(part.stored), part.stored});
+  }
+  return owned;
+}
+
+absl::StatusOr<uint32_t> StateTransfer::ChecksumOfWholeWeights(uint32_t crc) {
+  if (weights_->block().sliced()) return crc;
+  for (int u = 0; u < context_->units(); ++u) {
+    const UnitLayout& unit = context_->unit(u);
+    for (int s = 0; s < static_cast<int>(unit.segments.size()); ++s) {
+      const Segment& segment = unit.segments[s];
+      const int64_t bytes = segment.elements * SizeOf(segment.dtype);
+      for (int64_t done = 0; done < bytes; done += host_raw_.bytes()) {
+        const int64_t n = std::min(host_raw_.bytes(), bytes - done);
+        const Stream& stream = *context_->arithmetic;
+        ZERO_RETURN_IF_ERROR(
+            context_->device->Copy(stream, host_raw_.data(), weights_->block().at(u, s) + done, n));
+        ZERO_RETURN_IF_ERROR(stream.Synchronize());
+        crc = Crc32c(crc, {host_raw_.bytes_at(0), static_cast<size_t>(n)});
+      }
     }
-    ZERO_ASSIGN_OR_RETURN(const absl::Span<const float> values, Fetch(stream, parts, sources, n));
+  }
+  return crc;
+}
+
+absl::Status StateTransfer::ReadParameter(State state, int unit, int p, const Stream& stream,
+                                          const Sink& sink) {
+  const StoredRun owned = Owned(state, unit, p);
+  for (int64_t done = 0; done < owned.count; done += kTransferElements) {
+    const int64_t n = std::min(kTransferElements, owned.count - done);
+    std::vector<StoredRun::Part> from = owned.parts;
+    for (StoredRun::Part& part : from) part.data += done * BytesOf(part.stored);
+    ZERO_ASSIGN_OR_RETURN(const absl::Span<const float> values, Fetch(stream, from, n));
     ZERO_RETURN_IF_ERROR(
-        sink(context_->model->units[unit].parameters[p], first - run.first, values));
+        sink(context_->model->units[unit].parameters[p], owned.first + done, values));
   }
   return absl::OkStatus();
 }
@@ -252,19 +284,18 @@ absl::Status StateTransfer::GatherParameter(State state, int unit, int p, absl::
   for (int64_t column = begin; column < end; column += columns) {
     const int64_t n = std::min(columns, end - column);
     std::vector<AllGatherPiece> pieces;
-    std::vector<const char*> gathered;
+    std::vector<StoredRun::Part> gathered;
     int64_t received = 0;
     for (const Place& part : parts) {
       const int64_t element = BytesOf(part.stored);
       const int64_t shift = part.sliced ? 0 : context_->rank() * segment.slice;
       char* const to = device_staging_.bytes_at(received);
       pieces.push_back({part.data + (shift + column) * element, to, n * element, n * element});
-      gathered.push_back(to);
+      gathered.push_back({to, part.stored});
       received += ranks * n * element;
     }
     ZERO_RETURN_IF_ERROR(context_->group->AllGather(stream, kStateTransfer, pieces));
-    ZERO_ASSIGN_OR_RETURN(const absl::Span<const float> all,
-                          Fetch(stream, parts, gathered, ranks * n));
+    ZERO_ASSIGN_OR_RETURN(const absl::Span<const float> all, Fetch(stream, gathered, ranks * n));
     const float* const values = all.data();
     for (int r = 0; r < ranks; ++r) {
       const int64_t at = r * segment.slice + column;

@@ -14,6 +14,20 @@
 
 namespace zero {
 
+// Elements of a parameter's state that lie in one run of this rank's memory.
+struct StoredRun {
+  int unit = 0;
+  int parameter = 0;
+  int64_t first = 0;  // within the parameter
+  int64_t count = 0;
+  // What the values are made of: masters that are split are two.
+  struct Part {
+    const char* data = nullptr;  // device memory
+    StoredAs stored = StoredAs::kF32;
+  };
+  std::vector<Part> parts;
+};
+
 // Moves kTransferElements at a time through staging memory that is allocated once.
 class StateTransfer {
  public:
@@ -24,6 +38,16 @@ class StateTransfer {
   absl::Status Write(State state, const Source& source);
   absl::Status Read(State state, const Stream& stream, const Sink& sink);
   absl::Status Gather(State state, const std::string& name, absl::Span<float> out);
+
+  // What this rank owns of a parameter's state, as it lies on the device: its slice; count 0 where
+  // it owns nothing, or there is no such state. Masters of what has none are the weights.
+  StoredRun Owned(State state, int unit, int parameter) const;
+  // CRC32C of `crc` and all weights that every rank has whole; `crc` where they are sliced. Waits.
+  absl::StatusOr<uint32_t> ChecksumOfWholeWeights(uint32_t crc);
+  // Two buffers of the host of kTransferElements x 4 bytes; free between calls of the above.
+  std::vector<char*> host_staging() const {
+    return {host_values_.bytes_at(0), host_raw_.bytes_at(0)};
+  }
 
  private:
   // Where one segment's elements of a state lie.
@@ -45,9 +69,9 @@ class StateTransfer {
   absl::Status ReadParameter(State state, int unit, int parameter, const Stream& stream,
                              const Sink& sink);
   absl::Status GatherParameter(State state, int unit, int parameter, absl::Span<float> out);
-  // Device to host, as fp32 in staging: from[k] has n elements of parts[k]. Waits.
-  absl::StatusOr<absl::Span<const float>> Fetch(const Stream& stream, absl::Span<const Place> parts,
-                                                absl::Span<const char* const> from, int64_t n);
+  // Device to host, as fp32 in staging: n elements. Waits.
+  absl::StatusOr<absl::Span<const float>> Fetch(const Stream& stream,
+                                                absl::Span<const StoredRun::Part> parts, int64_t n);
 
   const Context* context_;
   WeightStore* weights_;

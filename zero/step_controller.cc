@@ -186,7 +186,7 @@ absl::Status StepController::FillRows(char* staging) const {
     // Whether this count comes is for the device to know, and the same on every rank; only the
     // first is certain.
     const absl::Status valid = CheckRow(rate, clip_norm, beta1, count);
-    if (steps_ == 0 && i == 0) ZERO_RETURN_IF_ERROR(valid);
+    if (steps_ + 1 == first_step_ && i == 0) ZERO_RETURN_IF_ERROR(valid);
     rows[i].valid = valid.ok() ? 1 : 0;
     const bool corrected =
         (kind == OptimizerKind::kAdamW || kind == OptimizerKind::kAdam) && config.bias_correction;
@@ -277,6 +277,34 @@ absl::StatusOr<Pending<StepResult>> StepController::Decide(int64_t passes, doubl
   outstanding_.push_back(std::make_shared<StepOutcome>(std::move(event), record, steps_,
                                                        context_.group->deadline(), names_));
   return Pending<StepResult>(outstanding_.back());
+}
+
+absl::Status StepController::CopyState(const Stream& stream, StepState* to) const {
+  return context_.device->Copy(stream, to, device_state(), sizeof(StepState));
+}
+
+absl::Status StepController::Restore(int64_t steps, const StepState& state) {
+  ZERO_RETURN_IF_ERROR(MakeRoom());
+  StepState restored = state;
+  restored.stop = StopReason::kNone;
+  restored.stop_step = 0;
+  const StepRecord nothing;
+  const Stream& stream = *context_.arithmetic;
+  ZERO_RETURN_IF_ERROR(scale_order_.Write(stream, [&] {
+    return context_.device->Copy(stream, device_state(), &restored, sizeof(restored));
+  }));
+  const absl::Status forgotten =
+      context_.device->Copy(stream, At<StepRecord>(layout().record), &nothing, sizeof(nothing));
+  // The copies read memory of this function, also when the last of them failed.
+  ZERO_RETURN_IF_ERROR(stream.Synchronize());
+  ZERO_RETURN_IF_ERROR(forgotten);
+  steps_ = steps;
+  first_step_ = steps + 1;
+  decided_ = steps;
+  known_applied_ = state.applied;
+  stopped_ = absl::OkStatus();
+  stop_step_ = 0;
+  return absl::OkStatus();
 }
 
 absl::StatusOr<StepRecord> StepController::LastRecord() const {

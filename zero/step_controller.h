@@ -41,6 +41,12 @@ class StepController {
   // The loss scale of this pass may be read on `stream` from now on, until the next decision, which
   // waits for all that the stream has been given by then.
   absl::Status UseLossScale(const Stream& stream);
+  // Calls of Decide that enqueued a step, and those before the state was restored.
+  int64_t steps() const { return steps_; }
+  // What the device knows of the steps enqueued so far. Enqueues the copy to memory of the host.
+  absl::Status CopyState(const Stream& stream, StepState* to) const;
+  // Goes on from `steps` steps that left `state`, but for its stop. Nothing is outstanding. Waits.
+  absl::Status Restore(int64_t steps, const StepState& state);
   // Steps whose decision was enqueued.
   int64_t decided() const { return decided_; }
   // What the last decision that has run left on the device, read over a stream of its own: also
@@ -83,6 +89,7 @@ class StepController {
   std::vector<std::weak_ptr<const Stream>> scale_readers_;  // since the last decision
   std::deque<std::shared_ptr<StepOutcome>> outstanding_;
   int64_t steps_ = 0;
+  int64_t first_step_ = 1;  // since Create or Restore
   int64_t decided_ = 0;
   int64_t known_applied_ = 0;  // applied steps of the newest result that has arrived
   absl::Status stopped_;       // why steps do nothing any more, and since which one

@@ -58,6 +58,11 @@ void StepProgress::Finished() {
   for (const Marks& marks : ring_) complete_ = std::max(complete_, marks.step);
 }
 
+void StepProgress::Restart(int64_t step) {
+  for (Marks& marks : ring_) marks.step = 0;
+  complete_ = step;
+}
+
 absl::Status StepProgress::Drain() const {
   for (const Stream* stream : {context_->communication, context_->arithmetic}) {
     ZERO_ASSIGN_OR_RETURN(std::unique_ptr<Event> event, context_->device->CreateEvent());

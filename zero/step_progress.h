@@ -25,6 +25,8 @@ class StepProgress {
 
   // Everything marked has run, and the group is healthy.
   void Finished();
+  // The state is that after `step`, whatever was marked before.
+  void Restart(int64_t step);
 
   // After a failure, once the group is aborted: whether a step may have changed something and not
   // all. Waits until the streams have drained, at most twice the group's deadline each. True also

@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 #include <sstream>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "device/status.h"
@@ -268,6 +269,13 @@ absl::StatusOr<LlamaConfig> ReadConfig(const std::string& path) {
     }
   }
   if (!std::filesystem::exists(file, error)) return Wrong(path, "no such file");
+  // A pipe would be waited for.
+  if (!std::filesystem::is_regular_file(file, error)) {
+    return Wrong(file.string(), "is no regular file");
+  }
+  if (file.extension() == ".safetensors" || absl::EndsWith(path, ".index.json")) {
+    return Wrong(path, "is a file of weights; give the folder that holds it and config.json");
+  }
   std::ifstream in(file, std::ios::binary);
   std::ostringstream text;
   text << in.rdbuf();

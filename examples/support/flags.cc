@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <charconv>
 #include <cmath>
-#include <limits>
 
 #include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
@@ -39,17 +38,13 @@ void FlagTable::AddCount(const std::string& name, int64_t* value, int64_t least,
                          const std::string& meaning) {
   const std::string flag = "--" + name;
   flags_.push_back(
-      {flag, "N", meaning, absl::StrCat(*value), nullptr,
+      {flag, "N", meaning, absl::StrCat(*value), nullptr, false,
        [=](const std::string& text) -> absl::Status {
          int64_t number = 0;
          // SimpleAtoi skips spaces around the number.
          const bool plain = text.find_first_of(" \t\r\n\v\f") == std::string::npos;
          if (!plain || !absl::SimpleAtoi(text, &number) || number < least || number > most) {
-           return WrongValue(
-               flag, text,
-               absl::StrCat("a whole number ", most == std::numeric_limits<int64_t>::max()
-                                                   ? absl::StrCat("of at least ", least)
-                                                   : absl::StrCat("from ", least, " to ", most)));
+           return WrongValue(flag, text, absl::StrCat("a whole number from ", least, " to ", most));
          }
          *value = number;
          return absl::OkStatus();
@@ -59,7 +54,7 @@ void FlagTable::AddCount(const std::string& name, int64_t* value, int64_t least,
 void FlagTable::AddNumber(const std::string& name, double* value, double least, double most,
                           const std::string& meaning) {
   const std::string flag = "--" + name;
-  flags_.push_back({flag, "X", meaning, ShortestNumber(*value), nullptr,
+  flags_.push_back({flag, "X", meaning, ShortestNumber(*value), nullptr, false,
                     [=](const std::string& text) -> absl::Status {
                       double number = 0;
                       const bool plain = text.find_first_of(" \t\r\n\v\f") == std::string::npos;
@@ -78,7 +73,7 @@ void FlagTable::AddChoice(const std::string& name, std::string* value,
                           const std::vector<std::string>& choices, const std::string& meaning,
                           const std::string& reason) {
   const std::string flag = "--" + name;
-  flags_.push_back({flag, absl::StrJoin(choices, "|"), meaning, *value, nullptr,
+  flags_.push_back({flag, absl::StrJoin(choices, "|"), meaning, *value, nullptr, false,
                     [=](const std::string& text) -> absl::Status {
                       if (std::find(choices.begin(), choices.end(), text) == choices.end()) {
                         return WrongValue(flag, text, absl::StrJoin(choices, " or ") + reason);
@@ -91,15 +86,24 @@ void FlagTable::AddChoice(const std::string& name, std::string* value,
 void FlagTable::AddText(const std::string& name, std::string* value, const std::string& kind,
                         const std::string& meaning) {
   const std::string flag = "--" + name;
-  flags_.push_back({flag, kind, meaning, *value, nullptr, [=](const std::string& text) {
+  flags_.push_back({flag, kind, meaning, *value, nullptr, false, [=](const std::string& text) {
                       *value = text;
+                      return absl::OkStatus();
+                    }});
+}
+
+void FlagTable::AddList(const std::string& name, std::string* value, const std::string& kind,
+                        const std::string& meaning) {
+  const std::string flag = "--" + name;
+  flags_.push_back({flag, kind, meaning, *value, nullptr, true, [=](const std::string& text) {
+                      absl::StrAppend(value, value->empty() ? "" : ",", text);
                       return absl::OkStatus();
                     }});
 }
 
 void FlagTable::AddSwitch(const std::string& name, bool* value, const std::string& meaning) {
   const std::string flag = "--" + name;
-  flags_.push_back({flag, "true|false", meaning, *value ? "true" : "false", value,
+  flags_.push_back({flag, "true|false", meaning, *value ? "true" : "false", value, false,
                     [=](const std::string& text) { return SetSwitch(flag, value, text); }});
 }
 
@@ -113,6 +117,14 @@ std::string FlagTable::Nearest(const std::string& name) const {
   std::vector<std::string> names;
   for (const Flag& flag : flags_) names.push_back(flag.name);
   return NearestName(name, names);
+}
+
+absl::Status FlagTable::Set(const Flag& flag, const std::string& value) {
+  ZERO_RETURN_IF_ERROR(flag.set(value));
+  const auto [before, first] = given_.emplace(flag.name, value);
+  if (first || flag.repeats) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat(flag.name, " is given twice, as '", before->second,
+                                                 "' and as '", value, "'; keep one"));
 }
 
 absl::Status FlagTable::Parse(const std::vector<std::string>& arguments) {
@@ -133,8 +145,7 @@ absl::Status FlagTable::Parse(const std::vector<std::string>& arguments) {
     if (flag == nullptr && equals == std::string::npos && absl::StartsWith(name, "--no")) {
       const Flag* positive = Find("--" + name.substr(4));
       if (positive != nullptr && positive->on != nullptr) {
-        *positive->on = false;
-        given_.insert(positive->name);
+        ZERO_RETURN_IF_ERROR(Set(*positive, "false"));
         continue;
       }
     }
@@ -146,14 +157,13 @@ absl::Status FlagTable::Parse(const std::vector<std::string>& arguments) {
       return absl::InvalidArgumentError(absl::StrCat(
           "unknown flag '", name, near ? "'; the nearest is " + nearest : "'; see --help"));
     }
-    given_.insert(flag->name);
     const bool value_follows = i + 1 < arguments.size() && !is_flag(arguments[i + 1]);
     if (equals != std::string::npos) {
-      ZERO_RETURN_IF_ERROR(flag->set(argument.substr(equals + 1)));
+      ZERO_RETURN_IF_ERROR(Set(*flag, argument.substr(equals + 1)));
     } else if (value_follows) {
-      ZERO_RETURN_IF_ERROR(flag->set(arguments[++i]));
+      ZERO_RETURN_IF_ERROR(Set(*flag, arguments[++i]));
     } else if (flag->on != nullptr) {
-      *flag->on = true;
+      ZERO_RETURN_IF_ERROR(Set(*flag, "true"));
     } else {
       return absl::InvalidArgumentError(
           absl::StrCat(name, " needs a value: ", name, " ", flag->kind));

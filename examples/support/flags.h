@@ -3,7 +3,7 @@
 
 #include <cstdint>
 #include <functional>
-#include <set>
+#include <map>
 #include <string>
 #include <vector>
 
@@ -27,11 +27,15 @@ class FlagTable {
   // Any text. `kind` stands for it in --help, "FILE" say.
   void AddText(const std::string& name, std::string* value, const std::string& kind,
                const std::string& meaning);
+  // A list of texts with commas between them. May be given several times: the lists are joined.
+  void AddList(const std::string& name, std::string* value, const std::string& kind,
+               const std::string& meaning);
   // `--name`, `--noname`, `--name=true|false`, `--name true|false`.
   void AddSwitch(const std::string& name, bool* value, const std::string& meaning);
 
   // kInvalidArgument, one line, names the flag and what would be right; for an unknown flag the
-  // nearest known one, if it is near. Variables before the error may have changed.
+  // nearest known one, if it is near; for one that is given twice both values. Variables before the
+  // error may have changed.
   absl::Status Parse(const std::vector<std::string>& arguments);
   // Whether `name` (without dashes) was among the arguments.
   bool Given(const std::string& name) const { return given_.count("--" + name) != 0; }
@@ -46,15 +50,17 @@ class FlagTable {
     std::string kind;  // of value
     std::string meaning;
     std::string initial;
-    bool* on = nullptr;  // switches only
+    bool* on = nullptr;    // switches only
+    bool repeats = false;  // may be given several times
     std::function<absl::Status(const std::string& value)> set;
   };
 
   const Flag* Find(const std::string& name) const;
+  absl::Status Set(const Flag& flag, const std::string& value);
   std::string Nearest(const std::string& name) const;
 
   std::vector<Flag> flags_;
-  std::set<std::string> given_;  // with dashes
+  std::map<std::string, std::string> given_;  // values, by name with dashes
   bool help_ = false;
 };
 

@@ -92,10 +92,41 @@ absl::Status ReadConfigFile(const support::FlagTable& flags, const llama::LlamaC
   return absl::OkStatus();
 }
 
+std::string FlagsBeside(const Options& options) {
+  const Config& file = options.file->config;
+  const Options defaults;
+  std::string text;
+  const auto add = [&](const char* flag, bool beside, const auto& value) {
+    if (beside) absl::StrAppend(&text, text.empty() ? "" : " ", "--", flag, " ", value);
+  };
+  const auto add_names = [&](const char* flag, const std::string& names) {
+    add(flag, !names.empty(), absl::StrCat("'", names, "'"));
+  };
+  if (!file.schedule) {
+    add("schedule", options.schedule != defaults.schedule, options.schedule);
+    add("cycles", options.cycles != defaults.cycles, options.cycles);
+    add("warmup_steps", options.warmup_steps > 0, options.warmup_steps);
+  }
+  add("loss_scale", options.loss_scale > 0 && options.dtype != "fp16",
+      support::ShortestNumber(options.loss_scale));
+  add("master", options.master == "split", options.master);
+  add("prefetch", options.prefetch > 0 && options.prefetch != defaults.prefetch, options.prefetch);
+  add_names("no_decay", options.no_decay);
+  add_names("freeze", options.freeze);
+  add("max_skips", options.max_skips != file.max_consecutive_skips, options.max_skips);
+  add("check_gradients", options.check_gradients, "true");
+  add("reduction", options.reduction != defaults.reduction, options.reduction);
+  add("seed", options.seed != defaults.seed, options.seed);
+  add("shuffle", !options.shuffle, "false");
+  return text;
+}
+
 std::string DescribeConfigFile(const Options& options) {
   if (!options.file.has_value()) return "";
   std::string text =
       absl::StrCat("config      ", options.config, ", in force:\n", options.file->resolved, "\n");
+  const std::string beside = FlagsBeside(options);
+  if (!beside.empty()) absl::StrAppend(&text, "and flags   ", beside, "\n");
   for (const std::string& note : options.file->notes)
     absl::StrAppend(&text, "note        ", note, "\n");
   return text;

@@ -18,7 +18,10 @@ namespace zero::train {
 absl::Status ReadConfigFile(const support::FlagTable& flags, const llama::LlamaConfig& model,
                             const std::optional<Launch>& launch, Options& options);
 
-// Lines of what the file became: its name, notes, and the values in force.
+// The flags in force whose values no key of the file can say, as arguments.
+std::string FlagsBeside(const Options& options);
+
+// Lines of what the file became: its name, the values in force and FlagsBeside, and notes.
 std::string DescribeConfigFile(const Options& options);
 
 }  // namespace zero::train

@@ -70,9 +70,9 @@ void AddFlags(support::FlagTable& flags, Options& options) {
   flags.AddCount("cycles", &options.cycles, 1, kMost, "of --schedule restarts");
   flags.AddNumber("weight_decay", &options.weight_decay, 0, 1000,
                   "of matrices; one-dimensional parameters have none");
-  flags.AddText("no_decay", &options.no_decay, "NAMES",
+  flags.AddList("no_decay", &options.no_decay, "NAMES",
                 "tensors that have none either, with commas; * is any text");
-  flags.AddText("freeze", &options.freeze, "NAMES", "tensors that stay as they are, likewise");
+  flags.AddList("freeze", &options.freeze, "NAMES", "tensors that stay as they are, likewise");
   flags.AddNumber("beta1", &options.beta1, 0, 0.999999, "decay of the first moment");
   flags.AddNumber("beta2", &options.beta2, 0, 0.999999999,
                   "decay of the second moment; for lion 0.99 unless given");
@@ -123,6 +123,7 @@ absl::Status CheckEffects(const support::FlagTable& flags, const Options& option
                {"beta2", !sgd, "--optimizer adamw, adam or lion"},
                {"epsilon", adam, "--optimizer adamw or adam"},
                {"cycles", options.schedule == "restarts", "--schedule restarts"},
+               {"prefetch", options.stage == 3 || options.compare_stages, "--stage 3"},
                {"repeats", options.compare_stages, "--compare_stages"},
                {"evaluate_batches", options.evaluate_every > 0, "--evaluate_every"}};
   for (const auto& rule : rules) {

@@ -70,7 +70,20 @@ absl::Status RankTrainer::RunSteps() {
     }
     if (evaluate) last_finish_ = Clock::now();
   }
-  return optimizer_->Finish();
+  ZERO_RETURN_IF_ERROR(optimizer_->Finish());
+  // With 0 any number of skips is fine, so all are.
+  return options.max_skips > 0 ? CheckProgress() : absl::OkStatus();
+}
+
+absl::Status RankTrainer::CheckProgress() const {
+  if (applied_ || !first_skip_.has_value()) return absl::OkStatus();
+  const StepResult& first = first_skip_->result;
+  return absl::OutOfRangeError(absl::StrCat(
+      "every step was skipped, ", first_skip_->step, " to ", job_.options.steps, ": in the first ",
+      first.non_finite, " elements of the gradient are inf or NaN, the first in '",
+      first.first_non_finite, "', owned by rank ", first.owner,
+      ". The weights are as they were, and are not saved. Is the loss scale, ", first.loss_scale,
+      ", too high for the run's length, or the rate?"));
 }
 
 absl::Status RankTrainer::EnqueueStep(int64_t step) {
@@ -106,6 +119,8 @@ absl::StatusOr<StepReport> RankTrainer::TakeReport() {
   report.tokens = gathered.tokens;
   report.memory = gathered.memory;
   report.wire = std::move(flight.wire);
+  applied_ |= report.result.applied;
+  if (!report.result.applied && !first_skip_.has_value()) first_skip_ = report;
   return report;
 }
 

@@ -69,7 +69,8 @@ class RankTrainer {
 
   // [collective] Allocates everything and sets the initial weights.
   absl::Status Initialise();
-  // [collective] All steps. Once, after Initialise.
+  // [collective] All steps. Once, after Initialise. kOutOfRange, on every rank: the optimizer
+  // stopped the run, or every step was skipped while options.max_skips is not 0.
   absl::Status Run();
 
   ShardedOptimizer& optimizer() { return *optimizer_; }
@@ -85,6 +86,8 @@ class RankTrainer {
   absl::Status RunSteps();
   absl::Status EnqueueStep(int64_t step);
   absl::StatusOr<StepReport> TakeReport();
+  // That a step has changed something.
+  absl::Status CheckProgress() const;
   absl::StatusOr<double> Evaluate();
   absl::Status Report(const StepReport& report);
   // Bytes sent since the last call.
@@ -100,6 +103,8 @@ class RankTrainer {
   std::unique_ptr<StepExchange> exchange_;
 
   std::deque<Flight> flights_;
+  bool applied_ = false;  // any step
+  std::optional<StepReport> first_skip_;
   WireBytes traffic_;
   Clock::time_point last_finish_;
 };

@@ -65,6 +65,11 @@ void PrintConfiguration(const Options& options, const llama::LlamaConfig& model,
             << options.micro_batch << " samples x " << options.sequence_length << '\n'
             << DescribeGroups(options, model) << "machine     " << machine << '\n'
             << DescribeConfigFile(options);
+  const bool own = options.file.has_value() && options.file->config.schedule;
+  if (!own && options.warmup_steps > options.steps) {
+    std::cout << "note        --warmup_steps is " << options.warmup_steps << ": the run ends after "
+              << options.steps << " steps, before its rate is the highest\n";
+  }
 }
 
 void PrintPlan(const Options& options, const Cost& cost) {

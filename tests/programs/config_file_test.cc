@@ -1,8 +1,11 @@
 // zero-train with a configuration file of DeepSpeed.
 #include "examples/train/config_file.h"
 
+#include <sstream>
+
 #include "examples/train/options.h"
 #include "tests/catch.h"
+#include "tests/programs/metrics_reader.h"
 #include "tests/programs/training_text.h"
 
 namespace zero::programs {
@@ -67,6 +70,59 @@ TEST_CASE("zero-train: the configuration in force and what is ignored are printe
         "\"lr\": 0.001,", "\"reduce_bucket_size\": 576,", "note        wall_clock_breakdown is ",
         "stage 1 ", "4 ranks x 1 passes x 2 samples"}) {
     CHECK_THAT(outcome.out, ContainsSubstring(words));
+  }
+}
+
+// The arguments in a line of them; quotes around one are taken off.
+std::vector<std::string> ArgumentsIn(const std::string& line) {
+  std::vector<std::string> arguments;
+  std::istringstream words(line);
+  for (std::string word; words >> word;) {
+    const bool quoted = word.size() > 1 && word.front() == '\'';
+    arguments.push_back(quoted ? word.substr(1, word.size() - 2) : word);
+  }
+  return arguments;
+}
+
+std::string Between(const std::string& text, const std::string& begin, const std::string& end) {
+  const size_t at = text.find(begin);
+  if (at == std::string::npos) return "";
+  const size_t from = at + begin.size();
+  return text.substr(from, text.find(end, from) - from);
+}
+
+TEST_CASE("zero-train: what is printed as in force makes the same run again", "[programs]") {
+  const TrainingFolder folder;
+  WriteFile(folder.File("ds.json"), R"({"train_batch_size": 2, "bf16": {"enabled": true}})");
+  const auto run = [&](const std::string& config, std::vector<std::string> flags) {
+    flags.insert(flags.end(), {"--config", folder.File(config), "--steps=4", "--metrics",
+                               folder.File("metrics.jsonl")});
+    std::vector<std::string> all = {"--model", folder.model(), "--data", folder.data()};
+    all.insert(all.end(), flags.begin(), flags.end());
+    const Outcome outcome = RunProgram("zero-train", all);
+    INFO(outcome.err);
+    REQUIRE(outcome.status == 0);
+    return outcome.out;
+  };
+  const auto metrics = [&] { return WithoutTimes(ReadFile(folder.File("metrics.jsonl"))); };
+  const std::vector<std::pair<std::vector<std::string>, std::string>> cases = {
+      {{"--schedule=restarts", "--cycles=2", "--warmup_steps=1", "--master=split", "--prefetch=2",
+        "--loss_scale=8", "--stage=3", "--no_decay=*embed*", "--freeze=*norm*,*k_proj*",
+        "--weight_decay=0.5", "--max_skips=7", "--check_gradients", "--seed=3", "--noshuffle"},
+       "--schedule restarts --cycles 2 --warmup_steps 1 --loss_scale 8 --master split "
+       "--prefetch 2 --no_decay '*embed*' --freeze '*norm*,*k_proj*' --max_skips 7 "
+       "--check_gradients true --seed 3 --shuffle false"},
+      {{"--master=none", "--prefetch=0", "--stage=3", "--learning_rate=0.01"}, ""}};
+  for (const auto& [flags, beside] : cases) {
+    const std::string out = run("ds.json", flags);
+    INFO(out);
+    const std::string first = metrics();
+    CHECK(Between(out, "\nand flags   ", "\n") == beside);
+    WriteFile(folder.File("again.json"), "{" + Between(out, "in force:\n{", "\n}\n") + "\n}");
+    const std::string again = run("again.json", ArgumentsIn(beside));
+    CHECK(metrics() == first);
+    CHECK(Between(again, "in force:\n{", "\n}\n") == Between(out, "in force:\n{", "\n}\n"));
+    CHECK(Between(again, "\nand flags   ", "\n") == beside);
   }
 }
 
@@ -185,6 +241,13 @@ TEST_CASE("ReadConfigFile: --loss_scale is that of the file, or fills it in") {
   CHECK(scale(fp16, {"--loss_scale=8"}).kind == LossScaling::kStatic);
   CHECK(scale("\"fp16\": {\"enabled\": true, \"loss_scale\": 4}", {}).scale == 4);
   CHECK(scale("\"bf16\": {\"enabled\": true}", {}).scale == 1);
+}
+
+TEST_CASE("zero-train: a warm-up that the run does not finish is noted", "[programs]") {
+  const TrainingFolder folder;
+  const std::string note = "\nnote        --warmup_steps is 5: the run ends after 4 steps";
+  CHECK_THAT(folder.Train({"--warmup_steps=5"}).out, ContainsSubstring(note));
+  CHECK_THAT(folder.Train({"--warmup_steps=4"}).out, !ContainsSubstring("\nnote "));
 }
 
 TEST_CASE("ScheduleOf: the rate rises in a line and then does what its kind says") {

@@ -76,7 +76,7 @@ TEST_CASE("zero-train --dtype fp16: a scale that overflows leaves the weights as
     return ReadFile(folder.File(name + "/model.safetensors"));
   };
   const std::string initial = saved("initial", {"--learning_rate=0"});
-  CHECK(saved("overflowing", {"--loss_scale=1e12"}) == initial);
+  CHECK(saved("overflowing", {"--loss_scale=1e12", "--max_skips=0"}) == initial);
   CHECK(saved("trained", {"--loss_scale=1024"}) != initial);
   const auto file = SafetensorsFile::Open(folder.File("trained/model.safetensors"));
   REQUIRE(file.ok());

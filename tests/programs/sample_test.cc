@@ -6,9 +6,8 @@ namespace zero::programs {
 namespace {
 
 Outcome Sample(const std::string& folder, const std::vector<std::string>& flags = {}) {
-  std::vector<std::string> all = {"--model", folder, "--tokens", "40", "--prompt", "the ra"};
-  all.insert(all.end(), flags.begin(), flags.end());
-  return RunProgram("zero-sample", all);
+  return RunProgram("zero-sample",
+                    WithFlags({{"model", folder}, {"tokens", "40"}, {"prompt", "the ra"}}, flags));
 }
 
 void TrainTo(const TrainingFolder& folder, const std::string& output,

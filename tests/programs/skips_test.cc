@@ -74,27 +74,56 @@ TEST_CASE("zero-train: skipped steps are counted and their scales told", "[progr
   const std::string stage = GENERATE("0", "3");
   CAPTURE(stage);
   const TrainingFolder folder;
-  const Outcome outcome = folder.Train({"--config", ScaleFile(folder, 40, 0), "--ranks=2",
-                                        "--stage", stage, "--log_every=1", "--metrics",
-                                        folder.File("metrics")});
+  const Outcome outcome =
+      folder.Train({"--config", ScaleFile(folder, 40, 0), "--ranks=2", "--stage", stage,
+                    "--log_every=1", "--steps=30", "--metrics", folder.File("metrics")});
   INFO(outcome.out << outcome.err);
   REQUIRE(outcome.status == 0);
   const auto records = ReadMetrics(ReadFile(folder.File("metrics")));
-  REQUIRE(records.size() == 4);
+  REQUIRE(records.size() == 30);
   const double first = std::ldexp(1.0, 40);
-  for (int64_t step = 1; step <= 4; ++step) {
+  int64_t skipped = 0;
+  for (int64_t step = 1; step <= 30; ++step) {
     CAPTURE(step);
     const MetricsRecord& record = records[static_cast<size_t>(step - 1)];
-    CHECK(record.skipped);
-    CHECK(record.skipped_steps == step);
+    skipped += record.skipped ? 1 : 0;
+    CHECK(record.skipped_steps == skipped);
+    if (!record.skipped) CHECK(record.consecutive_skips == 0);
+    if (step != skipped) continue;  // before the first that is applied
     CHECK(record.consecutive_skips == step);
     CHECK(record.loss_scale == (step == 1 ? first : std::ldexp(first, 2 - static_cast<int>(step))));
     CHECK(record.next_loss_scale == std::ldexp(first, 1 - static_cast<int>(step)));
   }
-  CHECK_THAT(outcome.out, ContainsSubstring("step 1/4  loss 5."));
+  CHECK(skipped > 3);
+  CHECK(skipped < 30);
+  CHECK_THAT(outcome.out, ContainsSubstring("step  1/30  loss 5."));
   CHECK_THAT(outcome.out, ContainsSubstring("in the gradient, the first in model."));
   CHECK_THAT(outcome.out, ContainsSubstring("); loss scale 1099511627776 stays\n"));
   CHECK_THAT(outcome.out, ContainsSubstring("); loss scale 1099511627776 -> 549755813888\n"));
+  CHECK_THAT(outcome.out, ContainsSubstring("; " + std::to_string(skipped) + " steps skipped\n"));
+}
+
+TEST_CASE("zero-train: a run that skips every step fails unless --max_skips is 0", "[programs]") {
+  const std::string ranks = GENERATE("1", "3");
+  CAPTURE(ranks);
+  const TrainingFolder folder;
+  const auto before = folder.Names();
+  const std::vector<std::string> flags = {"--dtype=fp16", "--loss_scale=1e12", "--ranks",
+                                          ranks,          "--evaluate_every",  "4",
+                                          "--output",     folder.File("made")};
+  const Outcome failed = folder.Train(flags);
+  INFO(failed.out << failed.err);
+  CHECK(failed.status == 1);
+  CHECK(LinesOf(failed.err) == 1);
+  CHECK_THAT(failed.err, Catch::Matchers::StartsWith(
+                             "zero-train: every step was skipped, 1 to 4: in the first "));
+  CHECK_THAT(failed.err, ContainsSubstring("the first in 'model."));
+  CHECK_THAT(failed.out, ContainsSubstring("step 4/4  loss "));
+  CHECK(folder.Names() == before);
+  std::vector<std::string> asked = flags;
+  asked.push_back("--max_skips=0");
+  const Outcome outcome = folder.Train(asked);
+  CHECK(outcome.status == 0);
   CHECK_THAT(outcome.out, ContainsSubstring("; 4 steps skipped\n"));
 }
 
@@ -111,8 +140,8 @@ TEST_CASE("zero-train: a run that is stopped ends with one line and saves nothin
     INFO(outcome.err);
     CHECK(outcome.status == 1);
     CHECK(LinesOf(outcome.err) == 1);
-    CHECK_THAT(outcome.err, Catch::Matchers::StartsWith("zero-train: step " +
-                                                        std::to_string(step) + ": " + why));
+    CHECK_THAT(outcome.err, Catch::Matchers::StartsWith("zero-train: step " + std::to_string(step) +
+                                                        ": " + why));
     CHECK_THAT(outcome.err, ContainsSubstring("the first in 'model."));
     CHECK_THAT(outcome.err, ContainsSubstring("owned by rank "));
     CHECK(ReadMetrics(ReadFile(folder.File("metrics"))).size() == step - 1);
@@ -132,8 +161,8 @@ TEST_CASE("zero-train: a run that is stopped ends with one line and saves nothin
 TEST_CASE("zero-train: a rate that diverges stops a run in bf16 too", "[programs]") {
   const TrainingFolder folder;
   const Outcome outcome =
-      folder.Train({"--dtype=bf16", "--learning_rate=1000", "--weight_decay=1000",
-                    "--steps=50", "--max_skips=4", "--ranks=2"});
+      folder.Train({"--dtype=bf16", "--learning_rate=1000", "--weight_decay=1000", "--steps=50",
+                    "--max_skips=4", "--ranks=2"});
   INFO(outcome.out << outcome.err);
   CHECK(outcome.status == 1);
   CHECK_THAT(outcome.err, ContainsSubstring(": 4 steps in a row were skipped. "));

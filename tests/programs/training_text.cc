@@ -23,6 +23,20 @@ std::string SmallText() {
 
 }  // namespace
 
+std::vector<std::string> WithFlags(const std::map<std::string, std::string>& others,
+                                   const std::vector<std::string>& flags) {
+  std::vector<std::string> all;
+  for (const auto& [name, value] : others) {
+    const std::string flag = "--" + name;
+    const bool given = std::any_of(flags.begin(), flags.end(), [&](const std::string& text) {
+      return text == flag || text.rfind(flag + "=", 0) == 0;
+    });
+    if (!given) all.insert(all.end(), {flag, value});
+  }
+  all.insert(all.end(), flags.begin(), flags.end());
+  return all;
+}
+
 std::string SmallConfig(bool tied) {
   return std::string(R"({"model_type": "llama", "vocab_size": 256, "hidden_size": 24,
  "intermediate_size": 40, "num_hidden_layers": 2, "num_attention_heads": 3,
@@ -43,12 +57,10 @@ std::vector<std::string> TrainingFolder::Names() const {
 
 Outcome TrainingFolder::Train(const std::vector<std::string>& flags,
                               const std::string& program) const {
-  std::vector<std::string> all = {
-      "--model", model(), "--data",    data(), "--sequence_length", "16",
-      "--steps", "4",     "--threads", "2",    "--learning_rate",   "1e-2",
-      "--clip",  "1",     "--seed",    "5"};
-  all.insert(all.end(), flags.begin(), flags.end());
-  return RunProgram(program, all);
+  const std::map<std::string, std::string> usual = {
+      {"model", model()}, {"data", data()}, {"sequence_length", "16"}, {"steps", "4"},
+      {"threads", "2"},   {"clip", "1"},    {"learning_rate", "1e-2"}, {"seed", "5"}};
+  return RunProgram(program, WithFlags(usual, flags));
 }
 
 std::string TrainingFolder::Metrics(const std::vector<std::string>& flags,

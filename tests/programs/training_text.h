@@ -1,6 +1,7 @@
 // A small model and a text to train it on.
 #pragma once
 
+#include <map>
 #include <string>
 #include <vector>
 
@@ -8,6 +9,10 @@
 #include "tests/programs/subprocess.h"
 
 namespace zero::programs {
+
+// `flags` after those of `others`, pairs of name and value, whose name they do not have.
+std::vector<std::string> WithFlags(const std::map<std::string, std::string>& others,
+                                   const std::vector<std::string>& flags);
 
 // A folder with config.json of a model of two layers and a text of some thousand bytes.
 class TrainingFolder {

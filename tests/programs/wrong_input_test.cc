@@ -1,3 +1,5 @@
+#include <sys/stat.h>
+
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
@@ -11,11 +13,9 @@ namespace {
 // With an output and metrics, so that what is left behind shows.
 void CheckRefused(const TrainingFolder& folder, const std::vector<std::string>& flags, int status,
                   const std::vector<std::string>& words) {
-  std::vector<std::string> all = {"--output", folder.File("made/here"), "--metrics",
-                                  folder.File("metrics.jsonl")};
-  all.insert(all.end(), flags.begin(), flags.end());
   const auto before = folder.Names();
-  const Outcome outcome = folder.Train(all);
+  const Outcome outcome = folder.Train(WithFlags(
+      {{"output", folder.File("made/here")}, {"metrics", folder.File("metrics.jsonl")}}, flags));
   INFO(outcome.out << outcome.err);
   CHECK(outcome.status == status);
   CHECK(LinesOf(outcome.err) == 1);
@@ -49,6 +49,7 @@ TEST_CASE("zero-train: a wrong flag is one line and exit status 2", "[programs]"
   refused({"--optimizer=sgd", "--beta2=0.9"}, {"--beta2", "adamw, adam or lion"});
   refused({"--optimizer=lion", "--epsilon=1e-6"}, {"--epsilon", "adamw or adam"});
   refused({"--cycles=5"}, {"--cycles", "--schedule restarts"});
+  refused({"--stage=1", "--prefetch=2"}, {"--prefetch is given, but has no effect", "--stage 3"});
   refused({"--repeats=5"}, {"--repeats", "--compare_stages"});
   refused({"--evaluate_batches=3"}, {"--evaluate_batches", "--evaluate_every"});
   refused({"--dtype=fp16", "--accumulation_dtype=bf16"},
@@ -116,6 +117,24 @@ TEST_CASE("zero-train: a wrong model is one line and exit status 1", "[programs]
   CheckRefused(folder, {"--model", folder.File("absent")}, 1, {"--model", "absent"});
   std::filesystem::create_directory(folder.File("folder"));
   CheckRefused(folder, {"--model", folder.File("folder")}, 1, {"--model", "config.json"});
+}
+
+TEST_CASE("zero-train: a file of weights as the model is answered with its folder", "[programs]") {
+  const TrainingFolder folder;
+  for (const char* name : {"model.safetensors", "model.safetensors.index.json"}) {
+    WriteFile(folder.File(name), "{}");
+    CheckRefused(folder, {"--model", folder.File(name)}, 1,
+                 {"--model: ", name, "is a file of weights; give the folder that holds it"});
+  }
+}
+
+TEST_CASE("zero-train: a pipe as a configuration is refused and not waited for", "[programs]") {
+  const TrainingFolder folder;
+  const std::string pipe = folder.File("pipe");
+  REQUIRE(mkfifo(pipe.c_str(), 0600) == 0);
+  CheckRefused(folder, {"--config", pipe}, 1, {"pipe: is no regular file"});
+  CheckRefused(folder, {"--config", "/dev/zero"}, 1, {"/dev/zero: is no regular file"});
+  CheckRefused(folder, {"--model", pipe}, 1, {"--model: ", "pipe: is no regular file"});
 }
 
 TEST_CASE("zero-train: a run that this machine has no memory for is one line and nothing else",

@@ -33,13 +33,35 @@ std::string ErrorOf(const std::vector<std::string>& arguments) {
 
 TEST_CASE("FlagTable: both spellings of a value are understood") {
   Values values;
-  REQUIRE_OK(values.flags.Parse({"--count=7", "--number", "2.5e-1", "--choice", "green",
-                                 "--text=", "--text", "a b", "--on=false"}));
+  REQUIRE_OK(values.flags.Parse(
+      {"--count=7", "--number", "2.5e-1", "--choice", "green", "--text", "a b", "--on=false"}));
   CHECK(values.count == 7);
   CHECK(values.number == 0.25);
   CHECK(values.choice == "green");
   CHECK(values.text == "a b");
   CHECK_FALSE(values.on);
+  Values others;
+  others.text = "before";
+  REQUIRE_OK(others.flags.Parse({"--text="}));
+  CHECK(others.text.empty());
+}
+
+TEST_CASE("FlagTable: a flag that is given twice is refused with both values") {
+  CHECK(ErrorOf({"--count=7", "--number=0.5", "--count", "8"}) ==
+        "--count is given twice, as '7' and as '8'; keep one");
+  CHECK_THAT(ErrorOf({"--count=7", "--count=7"}), ContainsSubstring("given twice"));
+  CHECK_THAT(ErrorOf({"--text=", "--text=a"}), ContainsSubstring("as '' and as 'a'"));
+  CHECK(ErrorOf({"--noon", "--on"}) == "--on is given twice, as 'false' and as 'true'; keep one");
+  CHECK_THAT(ErrorOf({"--on", "--on=true"}), ContainsSubstring("--on is given twice"));
+  CHECK(ErrorOf({"--help", "--help"}).empty());
+}
+
+TEST_CASE("FlagTable: lists that are given several times are joined") {
+  Values values;
+  std::string list;
+  values.flags.AddList("list", &list, "NAMES", "which ones");
+  REQUIRE_OK(values.flags.Parse({"--list=a,b", "--count=7", "--list", "c"}));
+  CHECK(list == "a,b,c");
 }
 
 TEST_CASE("FlagTable: a switch is on, off, or what its value says") {
@@ -48,8 +70,7 @@ TEST_CASE("FlagTable: a switch is on, off, or what its value says") {
                                                               {{"--noon"}, false},
                                                               {{"--on=true"}, true},
                                                               {{"--on=false"}, false},
-                                                              {{"--on", "false"}, false},
-                                                              {{"--noon", "--on"}, true}}) {
+                                                              {{"--on", "false"}, false}}) {
     Values values;
     REQUIRE_OK(values.flags.Parse(arguments));
     CHECK(values.on == right);
@@ -62,6 +83,11 @@ TEST_CASE("FlagTable: wrong arguments are refused, with what would be right") {
     CAPTURE(wrong);
     CHECK_THAT(ErrorOf({std::string("--count=") + wrong}), ContainsSubstring("from 1 to 10"));
   }
+  support::FlagTable large;
+  int64_t seed = 0;
+  large.AddCount("seed", &seed, 0, INT64_MAX, "of what");
+  CHECK(large.Parse({"--seed=9223372036854775808"}).message() ==
+        "--seed is '9223372036854775808'; it must be a whole number from 0 to 9223372036854775807");
   for (const char* wrong : {"2", "-0.1", "nan", "inf", "2e-5x", "0,5", ""}) {
     CAPTURE(wrong);
     CHECK_THAT(ErrorOf({std::string("--number=") + wrong}), ContainsSubstring("from 0 to 1"));

@@ -2,15 +2,14 @@
 #include "zero/save/checkpoint_folder.h"
 
 #include <algorithm>
-#include <cerrno>
 #include <filesystem>
 
 #include "absl/strings/str_cat.h"
-#include "io/file_calls.h"
 #include "io/folder.h"
 #include "tests/catch.h"
 #include "tests/io/temporary_folder.h"
 #include "tests/zero/checkpoint_fixture.h"
+#include "tests/zero/end_after.h"
 #include "zero/save/checkpoint_reader.h"
 
 namespace zero::test {
@@ -177,36 +176,6 @@ TEST_CASE("Checkpoint folder: the last ones and each of so many steps are kept",
   CHECK(absl::IsInvalidArgument(PruneCheckpoints(folder.path(), -1, 0).status()));
   CHECK(absl::IsInvalidArgument(PruneCheckpoints(folder.path(), 1, -1).status()));
 }
-
-// Lets `calls` calls that change something through; from then on every one fails, as if the
-// process had ended.
-class EndAfter : public FileCalls {
- public:
-  explicit EndAfter(int calls) : left_(calls) { ReplaceFileCalls(this); }
-  ~EndAfter() override { ReplaceFileCalls(nullptr); }
-
-  int Rename(const char* from, const char* to) override {
-    return Ends() ? -1 : FileCalls::Rename(from, to);
-  }
-  int Unlink(const char* path) override { return Ends() ? -1 : FileCalls::Unlink(path); }
-  int RemoveFolder(const char* path) override {
-    return Ends() ? -1 : FileCalls::RemoveFolder(path);
-  }
-  int Fsync(int descriptor) override { return Ends() ? -1 : FileCalls::Fsync(descriptor); }
-  bool ended() const { return left_ < 0; }
-
- private:
-  bool Ends() {
-    if (left_ > 0) {
-      --left_;
-      return false;
-    }
-    left_ = -1;
-    errno = EIO;
-    return true;
-  }
-  int left_;
-};
 
 TEST_CASE("Checkpoint folder: wherever removal ends there is a whole one, and cleaning finishes",
           "[save]") {

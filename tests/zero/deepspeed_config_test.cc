@@ -303,6 +303,8 @@ TEST_CASE("DeepSpeedConfig: numbers are exact whatever their spelling, and nothi
   Refused(bucket("5e-1"), {key + "5e-1, which has a fraction; it must be a whole number"});
   Refused(bucket("3774873.6"), {key + "3774873.6, which has a fraction"});
   Refused(bucket("1e20"), {key + "1e20, which is out of range"});
+  Refused(bucket("1e30"), {key + "1e30, which is out of range; it must be a whole number up to "
+                                 "9223372036854775807"});
   Refused(bucket("-5e8"), {key + "-5e8; it must be a whole number of at least 1"});
   Refused(bucket("0"), {key + "0; it must be"});
   Refused(bucket("true"), {key + "true; it must be a whole number"});
@@ -350,6 +352,47 @@ TEST_CASE("DeepSpeedConfig: unknown keys are named with their path and the neare
   CHECK(config.notes[0] ==
         "unknown key \"communication\"; the nearest is "
         "\"communication_data_type\"; it is ignored");
+}
+
+TEST_CASE("DeepSpeedConfig: what may be meant as a key that changes results is refused") {
+  const std::vector<std::pair<std::string, std::string>> top = {
+      {"gradient_clip", "gradient_clipping"},
+      {"grad_clip", "gradient_clipping"},
+      {"clip_grad", "gradient_clipping"},
+      {"clip", "gradient_clipping"},
+      {"gradient_clipping_norm", "gradient_clipping"},
+      {"batch_size", "train_batch_size"},
+      {"train_batch", "train_batch_size"},
+      {"micro_batch_size", "train_micro_batch_size_per_gpu"},
+      {"micro_batch_size_per_gpu", "train_micro_batch_size_per_gpu"},
+      {"gradient_accumulation", "gradient_accumulation_steps"},
+      {"accumulation_steps", "gradient_accumulation_steps"},
+      {"predivide_factor", "gradient_predivide_factor"},
+      {"communication_dtype", "communication_data_type"},
+      {"learning_rate", "optimizer.params.lr"},
+      {"dtype", "bf16.enabled"},
+      {"warmup_steps", "scheduler.params.warmup_num_steps"},
+      {"scale_window", "fp16.loss_scale_window"},
+      {"sequence_parallel", "sequence_parallel_size"}};
+  for (const auto& [key, meant] : top) {
+    Refused(With("\"" + key + "\": 1"),
+            {"unknown key \"" + key + "\"; the nearest is \"" + meant + "\""});
+  }
+  Refused(With("\"max_grad_norm\": 1"),
+          {"unknown key \"max_grad_norm\": the limit of the norm is the key gradient_clipping"});
+  Refused(With("\"zero\": {\"stage\": 3}"), {"the nearest is \"zero_optimization\""});
+  Refused(With("\"data_types\": {\"accum_dtype\": \"bf16\"}"),
+          {"the nearest is \"data_types.grad_accum_dtype\""});
+  // DeepSpeed hands these to constructors, which refuse them.
+  Refused(With("\"optimizer\": {\"type\": \"Adam\", \"params\": {\"beta1\": 0.8}}"),
+          {"\"optimizer.params.beta1\"; the nearest is \"optimizer.params.betas\""});
+  Refused(With("\"scheduler\": {\"type\": \"WarmupLR\", \"params\": {\"peak\": 0.8}}"),
+          {"unknown key \"scheduler.params.peak\""});
+  for (const char* other : {"\"communication\": {\"x\": 1}", "\"project\": \"x\"", "\"seed\": 5",
+                            "\"gradient_checkpointing\": true"}) {
+    CAPTURE(other);
+    CHECK(HasNote(Parsed(With(other)), "; it is ignored"));
+  }
 }
 
 TEST_CASE("DeepSpeedConfig: a key in two spellings, or an old and a new one, is refused") {
@@ -530,6 +573,38 @@ TEST_CASE("DeepSpeedConfig: schedulers become schedules of the applied count") {
   Refused(scheduler("WarmupLR", "\"warmup_num_steps\": -1"), {"warmup_num_steps is -1"});
   Refused(scheduler("WarmupLR", "\"warmup_type\": \"cubic\""), {"\"cubic\"", "log or linear"});
   Refused(With("\"scheduler\": {}"), {"scheduler.type is missing"});
+}
+
+TEST_CASE("DeepSpeedConfig: schedules that do not fit the run are noted and mistakes refused") {
+  const auto scheduler = [](const std::string& type, const std::string& params) {
+    return With("\"scheduler\": {\"type\": \"" + type + "\", \"params\": {" + params + "}}");
+  };
+  ConfigContext context = Context();
+  context.total_steps = 20;
+  const auto notes = [&](const std::string& type, const std::string& params) {
+    return Parsed(scheduler(type, params), context).notes;
+  };
+  const std::string ends = "scheduler.params.warmup_num_steps is 21: the run ends after 20 steps";
+  CHECK(HasNote(Parsed(scheduler("WarmupLR", "\"warmup_num_steps\": 21"), context), ends));
+  CHECK(HasNote(Parsed(scheduler("WarmupLR", ""), context), "warmup_num_steps is 1000: the run"));
+  CHECK(notes("WarmupLR", "\"warmup_num_steps\": 20").empty());
+  for (const char* type : {"WarmupDecayLR", "WarmupCosineLR"}) {
+    CAPTURE(type);
+    const std::string rest = ", \"warmup_num_steps\": 4";
+    CHECK(HasNote(Parsed(scheduler(type, "\"total_num_steps\": 19" + rest), context),
+                  "scheduler.params.total_num_steps is 19, but the run has 20 steps"));
+    CHECK(notes(type, "\"total_num_steps\": 20" + rest).empty());
+    CHECK(notes(type, "\"total_num_steps\": 21" + rest).empty());
+    CHECK(HasNote(
+        Parsed(scheduler(type, "\"total_num_steps\": 30, \"warmup_num_steps\": 21"), context),
+        ends));
+  }
+  Refused(scheduler("WarmupLR", "\"warmup_min_lr\": 0.5"),
+          {"WarmupLR: warmup_min_lr is 0.5: it must be at most warmup_max_lr, 0.001"});
+  Refused(scheduler("OneCycle", "\"cycle_min_lr\": 0.5, \"cycle_max_lr\": 0.25"),
+          {"OneCycle: cycle_min_lr is 0.5: it must be at most cycle_max_lr, 0.25"});
+  Refused(scheduler("WarmupCosineLR", "\"total_num_steps\": 2000, \"cos_min_ratio\": 2"),
+          {"cos_min_ratio is 2; it must be from 0 to 1"});
 }
 
 TEST_CASE("DeepSpeedConfig: stages, offloading and other conflicts are refused by name") {

@@ -76,6 +76,39 @@ TEST_CASE("AssignGroups: a pattern without a match changes nothing and names the
   CHECK(model.units[0].parameters[0].group == 1);
 }
 
+TEST_CASE("AssignGroups: a pattern matches the aliases of a parameter as well", "[zero]") {
+  Model model = TwoLayers();
+  model.units[0].parameters[0].aliases = {"other", "head.weight"};
+  Config config;
+  config.groups = {{}, Group("head.*", 0, true)};
+  REQUIRE_OK(AssignGroups(config, &model));
+  CHECK(model.units[0].parameters[0].group == 1);
+  CHECK_FALSE(model.units[0].parameters[0].trainable);
+  CHECK(model.units[0].parameters[1].group == 0);
+  config.groups[1].pattern = "head.wieght";
+  CHECK_THAT(std::string(AssignGroups(config, &model).message()),
+             ContainsSubstring("the nearest name is 'head.weight'"));
+}
+
+TEST_CASE("AssignGroups: a pattern that cannot be meant as it is says why it matches nothing",
+          "[zero][errors]") {
+  Model model = TwoLayers();
+  const auto error = [&](const std::string& pattern) {
+    Config config;
+    config.groups = {Group(pattern, 0)};
+    return std::string(AssignGroups(config, &model).message());
+  };
+  CHECK(error("layer[01.q.*") ==
+        "groups[0]: no parameter matches 'layer[01.q.*', which has a [ without its ]");
+  CHECK_THAT(error("*layer[!]"), ContainsSubstring("which has a [ without its ]"));
+  CHECK_THAT(error("*layer[]"), ContainsSubstring("which has a [ without its ]"));
+  CHECK_THAT(error("layer1.q.bias\\"), ContainsSubstring("which ends with a \\"));
+  for (const char* plain : {"layer[23]*", "layer[]]*", "\\[x", "x]"}) {
+    CHECK_THAT(error(plain), ContainsSubstring("; the nearest name is 'layer"));
+  }
+  CHECK(error("layer[!0].q.bias").empty());
+}
+
 TEST_CASE("AssignGroups: groups that freeze everything are refused", "[zero][errors]") {
   Config config;
   config.groups = {Group("*", 0, true)};

@@ -227,5 +227,32 @@ TEST_CASE("Schedules: errors name every wrong field with its value", "[zero]") {
   CHECK(absl::IsInvalidArgument(MakeMomentumSchedule(cycle).status()));
 }
 
+TEST_CASE("Schedules: a minimum above its maximum is refused", "[zero]") {
+  WarmupLr warmup;
+  warmup.warmup_min_lr = 0.5;
+  CHECK(ErrorOf(warmup) ==
+        "WarmupLR: warmup_min_lr is 0.5: it must be at most warmup_max_lr, 0.001");
+  warmup.warmup_max_lr = 0.5;
+  CHECK_OK(MakeSchedule(warmup).status());
+  WarmupDecayLr decay;
+  decay.total_num_steps = 2000;
+  decay.warmup_min_lr = 0.5;
+  CHECK_THAT(ErrorOf(decay), ContainsSubstring("warmup_min_lr is 0.5: it must be at most"));
+  WarmupCosineLr cosine;
+  cosine.total_num_steps = 2000;
+  cosine.cos_min_ratio = 1.5;
+  cosine.warmup_min_ratio = 2;
+  CHECK(ErrorOf(cosine) ==
+        "WarmupCosineLR: warmup_min_ratio is 2: it must be in [0, 1]; "
+        "cos_min_ratio is 1.5: it must be in [0, 1]");
+  OneCycle cycle;
+  cycle.cycle_min_lr = 0.5;
+  cycle.cycle_max_lr = 0.25;
+  cycle.cycle_min_mom = 0.95;
+  CHECK(ErrorOf(cycle) ==
+        "OneCycle: cycle_min_lr is 0.5: it must be at most cycle_max_lr, 0.25; "
+        "cycle_min_mom is 0.95: it must be at most cycle_max_mom, 0.9");
+}
+
 }  // namespace
 }  // namespace zero::test

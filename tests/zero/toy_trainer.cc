@@ -210,9 +210,11 @@ absl::Status Trainer::Train(Outcome* outcome) {
       optimizer_, ShardedOptimizer::Create(run_.config, run_.model, device_, group_, run_.adopted));
   outcome->plan = optimizer_->plan();
   ZERO_RETURN_IF_ERROR(optimizer_->Write(State::kMaster, InitialValues()));
+  if (run_.start) ZERO_RETURN_IF_ERROR(run_.start(*optimizer_, group_->rank()));
   outcome->traffic.push_back(group_->traffic());
   std::vector<Pending<StepResult>> pending;
-  for (int step = 0; step < run_.steps; ++step) {
+  for (int step = run_.first_step; step < run_.steps; ++step) {
+    if (run_.between) ZERO_RETURN_IF_ERROR(run_.between(*optimizer_, group_->rank(), step));
     if (run_.evaluate_between) ZERO_RETURN_IF_ERROR(Evaluate());
     for (int micro = 0; micro < run_.micro_batches; ++micro) {
       ZERO_RETURN_IF_ERROR(TrainPass(step, micro));
@@ -225,6 +227,7 @@ absl::Status Trainer::Train(Outcome* outcome) {
     outcome->traffic.push_back(group_->traffic());
     outcome->allocations.push_back(device_->allocations());
   }
+  if (run_.between) ZERO_RETURN_IF_ERROR(run_.between(*optimizer_, group_->rank(), run_.steps));
   for (Pending<StepResult>& result : pending) {
     ZERO_ASSIGN_OR_RETURN(StepResult value, result.Get());
     outcome->steps.push_back(std::move(value));

@@ -45,6 +45,11 @@ struct ToyRun {
   // Of every device, and of all ranks (null: threads); with either, the back end is the host's.
   OperationHook hook;
   std::shared_ptr<SeededScheduler> scheduler;
+  int first_step = 0;  // a run that goes on has done those before
+  // Called on every rank once the initial values are written, and before each step and after the
+  // last one, which counts as `steps`. Null: nothing to do.
+  std::function<absl::Status(ShardedOptimizer&, int rank)> start;
+  std::function<absl::Status(ShardedOptimizer&, int rank, int step)> between;
   std::function<double(int rank, int step)> loss_weight;                        // null: none
   std::function<void(int rank, int step, std::vector<float>& gradient)> spoil;  // per parameter
   Adopted adopted;

@@ -81,17 +81,19 @@ absl::Status Remove(const std::string& folder, const std::string& name) {
   return RemoveTree(removed);
 }
 
-absl::Status Complete(const std::string& folder, const Candidate& temporary) {
-  const std::string name = CheckpointName(*temporary.step);
-  const std::string path = absl::StrCat(folder, "/", name);
-  struct stat info = {};
-  if (lstat(path.c_str(), &info) == 0) ZERO_RETURN_IF_ERROR(Remove(folder, name));
-  return Rename(temporary.path, path);
-}
-
 }  // namespace
 
 std::string CheckpointName(int64_t step) { return absl::StrFormat("step-%08d", step); }
+
+absl::Status PublishCheckpoint(const std::string& folder, const std::string& temporary,
+                               int64_t step) {
+  const std::string name = CheckpointName(step);
+  const std::string path = absl::StrCat(folder, "/", name);
+  struct stat info = {};
+  // Until the new one has its name, it is found by its manifest.
+  if (lstat(path.c_str(), &info) == 0) ZERO_RETURN_IF_ERROR(Remove(folder, name));
+  return Rename(absl::StrCat(folder, "/", temporary), path);
+}
 
 absl::StatusOr<std::vector<FoundCheckpoint>> FindCheckpoints(const std::string& folder) {
   ZERO_ASSIGN_OR_RETURN(const std::vector<Candidate> candidates, Candidates(folder));
@@ -132,7 +134,7 @@ absl::Status CleanCheckpoints(const std::string& folder) {
     if (candidate.kind == Kind::kNamed) continue;
     const absl::Status& status = candidate.step.status();
     if (status.ok()) {
-      ZERO_RETURN_IF_ERROR(Complete(folder, candidate));
+      ZERO_RETURN_IF_ERROR(PublishCheckpoint(folder, candidate.name, *candidate.step));
     } else if (absl::IsNotFound(status) || absl::IsDataLoss(status)) {
       // A newer version's, or one that cannot be opened, stays.
       ZERO_RETURN_IF_ERROR(RemoveTree(candidate.path));

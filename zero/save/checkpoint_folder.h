@@ -30,6 +30,11 @@ absl::StatusOr<std::vector<FoundCheckpoint>> FindCheckpoints(const std::string& 
 // The last of them. kNotFound: there is none; says what was found instead, and what it lacks.
 absl::StatusOr<FoundCheckpoint> LatestCheckpoint(const std::string& folder);
 
+// Gives the complete checkpoint `folder`/`temporary` the name of its step, in the place of one that
+// has it. Returns when that is on the disk.
+absl::Status PublishCheckpoint(const std::string& folder, const std::string& temporary,
+                               int64_t step);
+
 // Gives complete checkpoints with a temporary name their own, in the place of one of the same step,
 // and removes other temporary folders: what an interrupted save or removal left. Nothing else is
 // touched. OK where there is no such folder. For one process while no other saves there.

@@ -9,11 +9,12 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "device/status.h"
+#include "io/file_calls.h"
 #include "io/folder.h"
 #include "io/posix_file.h"
-#include "zero/agreement.h"
 #include "zero/misuse.h"
 #include "zero/save/checkpoint_description.h"
+#include "zero/save/checkpoint_folder.h"
 #include "zero/step_controller.h"
 
 namespace zero {
@@ -57,10 +58,9 @@ int64_t CheckpointSlotBytes(const Plan& plan) {
   for (size_t u = 0; u < plan.layout.units.size(); ++u) {
     const std::vector<Segment>& segments = plan.layout.units[u].segments;
     for (size_t s = 0; s < segments.size(); ++s) {
-      const int64_t master =
-          segments[s].trainable ? std::max(MasterBytes(plan.config, segments[s]),
-                                           SizeOf(segments[s].dtype))
-                                : SizeOf(segments[s].dtype);
+      const int64_t master = segments[s].trainable ? std::max(MasterBytes(plan.config, segments[s]),
+                                                              SizeOf(segments[s].dtype))
+                                                   : SizeOf(segments[s].dtype);
       int64_t element = plan.config.master == MasterKind::kSplit ? int64_t{4} : master;
       for (const BlockLayout* moments : {&plan.moment1, &plan.moment2}) {
         if (moments->offsets[u][s] >= 0) element += 4;
@@ -105,7 +105,8 @@ class CheckpointSaver::Outcome : public PendingSource<CheckpointReport> {
 };
 
 struct CheckpointSaver::Job {
-  std::string folder;     // that checkpoints are kept in
+  std::string folder;  // that checkpoints are kept in
+  std::string temporary_name;
   std::string temporary;  // path of this one while it is made
   std::string path;       // and afterwards
   Attributes attributes;
@@ -119,19 +120,21 @@ struct CheckpointSaver::Job {
   std::future<absl::Status> publisher;  // rank 0
 };
 
+CheckpointSaver::CheckpointSaver(const Context& context, const StepController* step)
+    : context_(context), step_(step) {}
+
 absl::StatusOr<std::unique_ptr<CheckpointSaver>> CheckpointSaver::Create(
     const Context& context, const StateTransfer* transfer, const StepController* step) {
   std::unique_ptr<CheckpointSaver> saver(new CheckpointSaver(context, step));
   saver->transfer_ = transfer;
-  ZERO_ASSIGN_OR_RETURN(
-      saver->exchange_,
-      RankExchange::Create(context.device, context.group, "progress of a checkpoint"));
+  ZERO_ASSIGN_OR_RETURN(saver->exchange_, RankExchange::Create(context.device, context.group,
+                                                               "progress of a checkpoint"));
   std::vector<char*> slots = transfer->host_staging();
   const int64_t bytes = CheckpointSlotBytes(*context.plan);
   if (bytes > 0) {
-    ZERO_ASSIGN_OR_RETURN(saver->memory_,
-                          context.device->AllocateHost(bytes, MemoryCategory::kHostStaging,
-                                                       "checkpoint memory"));
+    ZERO_ASSIGN_OR_RETURN(
+        saver->memory_,
+        context.device->AllocateHost(bytes, MemoryCategory::kHostStaging, "checkpoint memory"));
     slots.clear();
     for (int64_t at = 0; at < bytes; at += CheckpointWriter::kSlotBytes) {
       slots.push_back(saver->memory_.bytes_at(at));
@@ -145,11 +148,15 @@ CheckpointSaver::~CheckpointSaver() {
   if (job_ == nullptr) return;
   writer_->Cancel();
   (void)writer_->Take();
-  const bool published = job_->publisher.valid() && job_->publisher.get().ok();
-  if (!published && !job_->publishing) {
-    // The other ranks' files go with theirs; the last to come removes the folder.
-    (void)RemoveTree(absl::StrCat(job_->temporary, "/",
-                                  CheckpointFileName(context_.rank(), context_.group->size())));
+  if (job_->publisher.valid()) {
+    if (!job_->publisher.get().ok()) (void)RemoveTree(job_->temporary);
+  } else if (!job_->publishing) {
+    // The other ranks' files go with them; the last to come removes the folder.
+    const int ranks = context_.group->size();
+    for (const std::string& name :
+         {CheckpointFileName(context_.rank(), ranks), ChecksumsFileName(context_.rank(), ranks)}) {
+      (void)RemoveTree(absl::StrCat(job_->temporary, "/", name));
+    }
     (void)Files().RemoveFolder(job_->temporary.c_str());
   }
   Resolve(absl::AbortedError(
@@ -174,23 +181,26 @@ absl::StatusOr<Pending<CheckpointReport>> CheckpointSaver::Save(const std::strin
   if (leads()) {
     temporary = absl::StrCat(".", name, ".", RandomDigits(), ".tmp");
     made = MakeFolders(absl::StrCat(folder, "/", temporary));
+    // It may be there, and not be on the disk.
+    if (!made.ok()) (void)RemoveTree(absl::StrCat(folder, "/", temporary));
   }
   const Stream& stream = *context_.communication;
   ZERO_RETURN_IF_ERROR(exchange_->Agree(stream, kSaving, made));
   ZERO_ASSIGN_OR_RETURN(const std::vector<std::string> names,
                         exchange_->Run(stream, kSaving, temporary));
+  job->temporary_name = names[0];
   job->temporary = absl::StrCat(folder, "/", names[0]);
   job->path = absl::StrCat(folder, "/", name);
   job->report.path = job->path;
   job->report.step = step_->steps();
 
-  absl::Status begun = writer_->Begin(
-      absl::StrCat(job->temporary, "/",
-                   CheckpointFileName(context_.rank(), context_.group->size())),
-      CheckpointTensors(context_, *transfer_), options.force);
+  absl::Status begun =
+      writer_->Begin(absl::StrCat(job->temporary, "/",
+                                  CheckpointFileName(context_.rank(), context_.group->size())),
+                     CheckpointTensors(context_, *transfer_), options.force);
   if (absl::IsNotFound(begun)) {
-    begun = absl::NotFoundError(absl::StrCat(std::string(begun.message()),
-                                             " (every rank must see the folder of rank 0)"));
+    begun = absl::NotFoundError(
+        absl::StrCat(std::string(begun.message()), " (every rank must see the folder of rank 0)"));
   }
   job_ = std::move(job);
   if (begun.ok()) {
@@ -300,12 +310,6 @@ absl::Status CheckpointSaver::WriteChecksums(const CheckpointWriter::Written& wr
   return file.WriteAt(0, FormatChecksums(written.bytes, written.checksums));
 }
 
-absl::StatusOr<CheckpointManifest> CheckpointSaver::MakeManifest() const {
-  CheckpointManifest manifest =
-      DescribeCheckpoint(*context_.plan, *context_.model, step_->steps_at_save());
-  return manifest;
-}
-
 absl::Status CheckpointSaver::Publish() const {
   const int ranks = context_.group->size();
   CheckpointManifest manifest = DescribeCheckpoint(*context_.plan, *context_.model);
@@ -324,7 +328,7 @@ absl::Status CheckpointSaver::Publish() const {
   // The files' names are on the disk before a manifest says that they are there.
   ZERO_RETURN_IF_ERROR(SyncFolder(job_->temporary));
   ZERO_RETURN_IF_ERROR(WriteWhole(absl::StrCat(job_->temporary, "/", kManifestName), text));
-  return PublishCheckpoint(job_->temporary, job_->path);
+  return PublishCheckpoint(job_->folder, job_->temporary_name, job_->report.step);
 }
 
 }  // namespace zero

@@ -54,8 +54,7 @@ class CheckpointSaver {
   class Outcome;
   struct Job;
 
-  CheckpointSaver(const Context& context, const StepController* step)
-      : context_(context), step_(step) {}
+  CheckpointSaver(const Context& context, const StepController* step);
   // Where this rank's part of the job stands, as the others are told.
   std::string Progress();
   // What all ranks said becomes the next phase, or the end of the job.
@@ -64,7 +63,6 @@ class CheckpointSaver {
   absl::Status WriteChecksums(const CheckpointWriter::Written& written) const;
   // Rank 0: from the ranks' files to the checkpoint.
   absl::Status Publish() const;
-  absl::StatusOr<CheckpointManifest> MakeManifest() const;
   bool leads() const { return context_.rank() == 0; }
 
   const Context& context_;
@@ -73,7 +71,7 @@ class CheckpointSaver {
   Buffer memory_;
   std::optional<RankExchange> exchange_;
   std::unique_ptr<CheckpointWriter> writer_;
-  std::unique_ptr<Job> job_;  // null: nothing is being written
+  std::unique_ptr<Job> job_;   // null: nothing is being written
   int64_t exchanged_at_ = -1;  // the step whose exchange waits to be looked at
 };
 

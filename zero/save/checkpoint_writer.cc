@@ -100,6 +100,8 @@ struct CheckpointWriter::File {
   std::vector<char> joined;  // split masters, put together
 };
 
+CheckpointWriter::CheckpointWriter(const Context& context) : context_(context) {}
+
 absl::StatusOr<std::unique_ptr<CheckpointWriter>> CheckpointWriter::Create(
     const Context& context, std::vector<char*> slots) {
   std::unique_ptr<CheckpointWriter> writer(new CheckpointWriter(context));
@@ -127,9 +129,8 @@ absl::Status CheckpointWriter::Begin(const std::string& path, std::vector<Checkp
     entry.shape = {tensor.run.count};
     entries.push_back(std::move(entry));
   }
-  ZERO_ASSIGN_OR_RETURN(
-      const SafetensorsImage image,
-      PlanSafetensors(std::move(entries), {{"format", "zero checkpoint 1"}}));
+  ZERO_ASSIGN_OR_RETURN(const SafetensorsImage image,
+                        PlanSafetensors(std::move(entries), {{"format", "zero checkpoint 1"}}));
   ZERO_ASSIGN_OR_RETURN(ChecksummedWriter file, ChecksummedWriter::Create(path));
   ZERO_RETURN_IF_ERROR(file.Append(image.start));
   file_ = std::make_unique<File>(File{std::move(file), path, {}});
@@ -194,9 +195,8 @@ absl::Status CheckpointWriter::Copy(const StepController& step) {
         slot->pieces.push_back({&tensor, first, n, slot->bytes});
         for (const StoredRun::Part& part : tensor.run.parts) {
           const int64_t bytes = n * BytesOf(part.stored);
-          ZERO_RETURN_IF_ERROR(context_.device->Copy(stream, slot->memory + slot->bytes,
-                                                     part.data + first * BytesOf(part.stored),
-                                                     bytes));
+          ZERO_RETURN_IF_ERROR(context_.device->Copy(
+              stream, slot->memory + slot->bytes, part.data + first * BytesOf(part.stored), bytes));
           slot->bytes += Aligned(bytes);
         }
         first += n;
@@ -230,13 +230,17 @@ void CheckpointWriter::Write() {
     changed_.notify_all();
     if (!status.ok()) break;
   }
-  absl::StatusOr<std::vector<uint32_t>> checksums = status;
   const int64_t bytes = file_->writer.bytes();
-  if (status.ok()) checksums = file_->writer.Finish();
+  std::vector<uint32_t> checksums;
+  if (status.ok()) {
+    absl::StatusOr<std::vector<uint32_t>> finished = file_->writer.Finish();
+    status = finished.status();
+    if (finished.ok()) checksums = *std::move(finished);
+  }
   const std::lock_guard<std::mutex> lock(mutex_);
-  status_ = checksums.status();
+  status_ = status;
   written_.bytes = bytes;
-  if (checksums.ok()) written_.checksums = *std::move(checksums);
+  written_.checksums = std::move(checksums);
   done_ = true;
   changed_.notify_all();
 }
@@ -261,8 +265,8 @@ absl::Status CheckpointWriter::WritePiece(const Slot& slot, const Piece& piece) 
                                    static_cast<size_t>(piece.count));
     const StoredAs weights = tensor.run.parts[0].stored;
     Decode(from, weights, values);
-    AddRemainders(
-        reinterpret_cast<const uint16_t*>(from + Aligned(piece.count * BytesOf(weights))), values);
+    AddRemainders(reinterpret_cast<const uint16_t*>(from + Aligned(piece.count * BytesOf(weights))),
+                  values);
     from = file_->joined.data();
   }
   if (tensor.weight && !force_) {
@@ -282,6 +286,11 @@ absl::Status CheckpointWriter::WritePiece(const Slot& slot, const Piece& piece) 
 bool CheckpointWriter::Done() const {
   const std::lock_guard<std::mutex> lock(mutex_);
   return done_;
+}
+
+void CheckpointWriter::Wait() const {
+  std::unique_lock<std::mutex> lock(mutex_);
+  changed_.wait(lock, [&] { return done_; });
 }
 
 int64_t CheckpointWriter::bytes_written() const {

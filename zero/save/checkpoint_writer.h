@@ -59,6 +59,8 @@ class CheckpointWriter {
   absl::Status Copy(const StepController& step);
   // The thread has ended. Never blocks.
   bool Done() const;
+  // Until Done.
+  void Wait() const;
   // Bytes of state that were in the file at the moment.
   int64_t bytes_written() const;
   // The thread ends without writing what is left: Take gives kCancelled, or an earlier error.
@@ -81,7 +83,7 @@ class CheckpointWriter {
     int64_t bytes = 0;
   };
 
-  explicit CheckpointWriter(const Context& context) : context_(context) {}
+  explicit CheckpointWriter(const Context& context);
   // The next slot, empty; null if the thread has failed, and nothing more is wanted.
   Slot* FreeSlot();
   absl::Status Submit(Slot* slot);
@@ -99,7 +101,7 @@ class CheckpointWriter {
   std::thread thread_;
 
   mutable std::mutex mutex_;
-  std::condition_variable changed_;
+  mutable std::condition_variable changed_;
   int64_t filled_ = 0;   // slots given to the thread so far
   int64_t emptied_ = 0;  // and given back
   bool closed_ = true;
