@@ -42,7 +42,7 @@ std::string Mutation::Next() {
 void Mutation::Change(std::string& text) {
   const size_t at = Below(text.size() + 1);
   const size_t length = Below(std::min<size_t>(text.size() - at, 24) + 1);
-  switch (Below(9)) {
+  switch (Below(10)) {
     case 0:
       if (at < text.size()) text[at] = static_cast<char>(text[at] ^ (1 << Below(8)));
       break;
@@ -62,7 +62,10 @@ void Mutation::Change(std::string& text) {
     case 6:
       ReplaceNumber(text);
       break;
-    case 7: {
+    case 7:
+      ReplaceString(text);
+      break;
+    case 8: {
       const std::string& other = seeds_[Below(seeds_.size())];
       text.replace(at, length, other.substr(Below(other.size() + 1), Below(64)));
       break;
@@ -80,4 +83,12 @@ void Mutation::ReplaceNumber(std::string& text) {
   if (begin == std::string::npos) return;
   const size_t end = std::min(text.find_first_not_of(kDigits, begin), text.size());
   text.replace(begin, end - begin, kNumbers[Below(kNumbers.size())]);
+}
+
+void Mutation::ReplaceString(std::string& text) {
+  const size_t begin = text.find('"', Below(text.size() + 1));
+  if (begin == std::string::npos) return;
+  const size_t end = text.find('"', begin + 1);
+  if (end == std::string::npos) return;
+  text.replace(begin + 1, end - begin - 1, kWords[Below(kWords.size())]);
 }

@@ -2,6 +2,9 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include <cstring>
+#include <nlohmann/json.hpp>
+
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "io/safetensors.h"
@@ -34,7 +37,30 @@ void CheckTensor(const SafetensorsFile& file, const SafetensorsTensor& tensor) {
   FuzzCheck(file.Read(tensor.name, 0, absl::MakeSpan(values)).ok(), "every element can be read");
 }
 
-void CheckFile(const SafetensorsFile& file) {
+// The header as another reader sees it.
+void CheckHeader(const SafetensorsFile& file, const std::string& content) {
+  uint64_t length = 0;
+  std::memcpy(&length, content.data(), sizeof(length));
+  const std::string text = content.substr(sizeof(length), length);
+  const nlohmann::json json = nlohmann::json::parse(text, nullptr, /*allow_exceptions=*/false);
+  FuzzCheck(json.is_object(), "the header is a JSON object");
+  FuzzCheck(json.size() == file.tensors().size() + json.count("__metadata__"),
+            "there is one tensor for each key");
+  int64_t end = 0;
+  for (const SafetensorsTensor& tensor : file.tensors()) {
+    const nlohmann::json& entry = json[tensor.name];
+    FuzzCheck(entry["dtype"] == tensor.dtype && entry["shape"] == tensor.shape &&
+                  entry["data_offsets"] == std::vector<int64_t>{tensor.begin, tensor.end},
+              "a tensor is what its entry says");
+    FuzzCheck(tensor.begin == end, "there are no gaps and overlaps");
+    end = tensor.end;
+  }
+  FuzzCheck(sizeof(length) + length + static_cast<uint64_t>(end) == content.size(),
+            "the tensors end with the file");
+}
+
+void CheckFile(const SafetensorsFile& file, const std::string& content) {
+  CheckHeader(file, content);
   for (const SafetensorsTensor& tensor : file.tensors()) CheckTensor(file, tensor);
   // What was read can be written, and reads back as the same.
   const SafetensorsHeader header{file.tensors(), file.metadata()};
@@ -80,7 +106,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const auto file = zero::SafetensorsFile::Open(path);
   if (file.ok()) {
     ++fuzz_counts.accepted;
-    zero::CheckFile(*file);
+    zero::CheckFile(*file, std::string(reinterpret_cast<const char*>(data), size));
     return 0;
   }
   ++fuzz_counts.refused;
