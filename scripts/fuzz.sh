@@ -58,6 +58,7 @@ for target in "${targets[@]}"; do
   "$build/bin/${target}_seeds" "$corpus"
   echo
   echo "== $target: $runs executions"
-  "$build/bin/$target" -runs="$runs" -seed="$seed" -max_len=8192 -timeout=10 -print_final_stats=1 \
-    -verbosity=0 -print_funcs=0 -artifact_prefix="$build/findings/$target-" "$corpus"
+  "$build/bin/$target" -runs="$runs" -seed="$seed" -max_len=8192 -timeout=10 \
+    -dict="$root/tests/fuzz/json.dict" -artifact_prefix="$build/findings/$target-" \
+    -print_final_stats=1 -print_funcs=0 -verbosity=0 "$corpus"
 done

@@ -42,7 +42,7 @@ std::string Mutation::Next() {
 void Mutation::Change(std::string& text) {
   const size_t at = Below(text.size() + 1);
   const size_t length = Below(std::min<size_t>(text.size() - at, 24) + 1);
-  switch (Below(9)) {
+  switch (Below(11)) {
     case 0:
       if (at < text.size()) text[at] = static_cast<char>(text[at] ^ (1 << Below(8)));
       break;
@@ -62,7 +62,13 @@ void Mutation::Change(std::string& text) {
     case 6:
       ReplaceNumber(text);
       break;
-    case 7: {
+    case 7:
+      ReplaceString(text);
+      break;
+    case 8:
+      ReplaceList(text);
+      break;
+    case 9: {
       const std::string& other = seeds_[Below(seeds_.size())];
       text.replace(at, length, other.substr(Below(other.size() + 1), Below(64)));
       break;
@@ -74,10 +80,39 @@ void Mutation::Change(std::string& text) {
 }
 
 void Mutation::ReplaceNumber(std::string& text) {
+  const auto [begin, length] = FindNumber(text);
+  if (length == 0) return;
+  if (Below(2) == 0) {
+    text.replace(begin, length, kNumbers[Below(kNumbers.size())]);
+    return;
+  }
+  // With one that means something here.
+  const auto [other, other_length] = FindNumber(text);
+  text.replace(begin, length, text.substr(other, other_length));
+}
+
+std::pair<size_t, size_t> Mutation::FindNumber(const std::string& text) {
   constexpr char kDigits[] = "0123456789";
   size_t begin = text.find_first_of(kDigits, Below(text.size() + 1));
   if (begin == std::string::npos) begin = text.find_first_of(kDigits);
-  if (begin == std::string::npos) return;
-  const size_t end = std::min(text.find_first_not_of(kDigits, begin), text.size());
-  text.replace(begin, end - begin, kNumbers[Below(kNumbers.size())]);
+  if (begin == std::string::npos) return {0, 0};
+  return {begin, std::min(text.find_first_not_of(kDigits, begin), text.size()) - begin};
+}
+
+void Mutation::ReplaceList(std::string& text) {
+  const auto [begin, length] = FindBetween(text, '[', ']');
+  const auto [other, other_length] = FindBetween(text, '[', ']');
+  text.replace(begin, length, text.substr(other, other_length));
+}
+
+void Mutation::ReplaceString(std::string& text) {
+  const auto [begin, length] = FindBetween(text, '"', '"');
+  text.replace(begin, length, kWords[Below(kWords.size())]);
+}
+
+std::pair<size_t, size_t> Mutation::FindBetween(const std::string& text, char open, char close) {
+  const size_t begin = text.find(open, Below(text.size() + 1));
+  if (begin == std::string::npos) return {0, 0};
+  const size_t end = std::min(text.find(close, begin + 1), text.size());
+  return {begin + 1, end - begin - 1};
 }

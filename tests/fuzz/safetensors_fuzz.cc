@@ -1,6 +1,11 @@
-// SafetensorsFile::Open, on files of any content.
+// SafetensorsFile::Open, on files of any content. A refused file is tried again with the length
+// that its header has, so that changed headers get through.
 #include <sys/mman.h>
 #include <unistd.h>
+
+#include <algorithm>
+#include <cstring>
+#include <nlohmann/json.hpp>
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
@@ -13,11 +18,13 @@ namespace zero {
 namespace {
 
 // A file in memory, opened by its name as any other.
-std::string FileOf(const uint8_t* data, size_t size) {
+std::string FileOf(const std::string& content) {
   static const int descriptor = memfd_create("safetensors_fuzz", MFD_CLOEXEC);
   FuzzCheck(descriptor >= 0, "a file in memory can be made");
-  FuzzCheck(ftruncate(descriptor, static_cast<off_t>(size)) == 0, "it can be resized");
-  FuzzCheck(pwrite(descriptor, data, size, 0) == static_cast<ssize_t>(size), "it can be written");
+  FuzzCheck(ftruncate(descriptor, static_cast<off_t>(content.size())) == 0, "it can be resized");
+  FuzzCheck(
+      pwrite(descriptor, content.data(), content.size(), 0) == static_cast<ssize_t>(content.size()),
+      "it can be written");
   return absl::StrCat("/proc/self/fd/", descriptor);
 }
 
@@ -34,7 +41,30 @@ void CheckTensor(const SafetensorsFile& file, const SafetensorsTensor& tensor) {
   FuzzCheck(file.Read(tensor.name, 0, absl::MakeSpan(values)).ok(), "every element can be read");
 }
 
-void CheckFile(const SafetensorsFile& file) {
+// The header as another reader sees it.
+void CheckHeader(const SafetensorsFile& file, const std::string& content) {
+  uint64_t length = 0;
+  std::memcpy(&length, content.data(), sizeof(length));
+  const std::string text = content.substr(sizeof(length), length);
+  const nlohmann::json json = nlohmann::json::parse(text, nullptr, /*allow_exceptions=*/false);
+  FuzzCheck(json.is_object(), "the header is a JSON object");
+  FuzzCheck(json.size() == file.tensors().size() + json.count("__metadata__"),
+            "there is one tensor for each key");
+  int64_t end = 0;
+  for (const SafetensorsTensor& tensor : file.tensors()) {
+    const nlohmann::json& entry = json[tensor.name];
+    FuzzCheck(entry["dtype"] == tensor.dtype && entry["shape"] == tensor.shape &&
+                  entry["data_offsets"] == std::vector<int64_t>{tensor.begin, tensor.end},
+              "a tensor is what its entry says");
+    FuzzCheck(tensor.begin == end, "there are no gaps and overlaps");
+    end = tensor.end;
+  }
+  FuzzCheck(sizeof(length) + length + static_cast<uint64_t>(end) == content.size(),
+            "the tensors end with the file");
+}
+
+void CheckFile(const SafetensorsFile& file, const std::string& content) {
+  CheckHeader(file, content);
   for (const SafetensorsTensor& tensor : file.tensors()) CheckTensor(file, tensor);
   // What was read can be written, and reads back as the same.
   const SafetensorsHeader header{file.tensors(), file.metadata()};
@@ -53,6 +83,32 @@ void CheckFile(const SafetensorsFile& file) {
   }
 }
 
+bool Takes(const std::string& content) {
+  const std::string path = FileOf(content);
+  const auto file = SafetensorsFile::Open(path);
+  if (file.ok()) {
+    ++fuzz_counts.accepted;
+    CheckFile(*file, content);
+    return true;
+  }
+  ++fuzz_counts.refused;
+  FuzzCheck(absl::IsInvalidArgument(file.status()) || absl::IsDataLoss(file.status()),
+            "a refusal is kInvalidArgument or kDataLoss");
+  const std::string message(file.status().message());
+  FuzzCheck(message.find(path) == 0, "a refusal names the path");
+  FuzzCheck(message.size() < 2000, "a refusal is short");
+  return false;
+}
+
+// Taking for the header what ends with the last brace and the blanks after it.
+std::string WithRightLength(const std::string& content) {
+  constexpr size_t kLengthBytes = 8;
+  const size_t brace = content.rfind('}');
+  if (brace == std::string::npos || brace < kLengthBytes) return content;
+  const size_t end = std::min(content.find_first_not_of(' ', brace + 1), content.size());
+  return LengthBytes(end - kLengthBytes) + content.substr(kLengthBytes);
+}
+
 }  // namespace
 }  // namespace zero
 
@@ -65,7 +121,7 @@ std::vector<std::string> FuzzSeeds() {
       RawFile("{\"__metadata__\":{\"format\":\"pt\",\"step\":\"5\"}," + a + "," +
                   Entry("b.weight", "BF16", "2,1,2", "8,16") + "}",
               bytes),
-      RawFile("{" + Entry("none", "F16", "0,3", "0,0") + "," + Entry("s", "F16", "", "0,2") +
+      RawFile("{" + Entry("none", "F16", "0", "0,0") + "," + Entry("s", "F16", "", "0,2") +
                   ",\"i\":{\"x\":[1,{\"y\":null}],\"dtype\":\"I64\",\"shape\":[1],"
                   "\"data_offsets\":[2,10]}}",
               bytes.substr(0, 10)),
@@ -76,18 +132,9 @@ std::vector<std::string> FuzzSeeds() {
 }
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
-  const std::string path = zero::FileOf(data, size);
-  const auto file = zero::SafetensorsFile::Open(path);
-  if (file.ok()) {
-    ++fuzz_counts.accepted;
-    zero::CheckFile(*file);
-    return 0;
-  }
-  ++fuzz_counts.refused;
-  FuzzCheck(absl::IsInvalidArgument(file.status()) || absl::IsDataLoss(file.status()),
-            "a refusal is kInvalidArgument or kDataLoss");
-  const std::string message(file.status().message());
-  FuzzCheck(message.find(path) == 0, "a refusal names the path");
-  FuzzCheck(message.size() < 2000, "a refusal is short");
+  const std::string content(reinterpret_cast<const char*>(data), size);
+  if (zero::Takes(content)) return 0;
+  const std::string mended = zero::WithRightLength(content);
+  if (mended != content) zero::Takes(mended);
   return 0;
 }

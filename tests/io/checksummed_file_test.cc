@@ -130,8 +130,11 @@ TEST_CASE("ChecksummedFile: Verify tells how far it is and sees what has changed
   CHECK_OK(reader->Verify([&](int64_t done, int64_t total) { told.emplace_back(done, total); }));
   CHECK(told ==
         std::vector<std::pair<int64_t, int64_t>>{{kBlock, kBlock + 5}, {kBlock + 5, kBlock + 5}});
-  bytes[kBlock + 4] ^= 1;
-  WriteFile(folder.File("f"), bytes);  // the block that was read last
+  char kept = 0;
+  CHECK_OK(reader->ReadAt(4, absl::MakeSpan(&kept, 1)));
+  bytes[4] ^= 1;
+  WriteFile(folder.File("f"), bytes);
+  CHECK_OK(reader->ReadAt(4, absl::MakeSpan(&kept, 1)));
   CHECK(reader->Verify({}).code() == absl::StatusCode::kDataLoss);
 }
 

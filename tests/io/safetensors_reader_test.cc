@@ -40,6 +40,7 @@ TEST_CASE("SafetensorsFile: what other writers produce loads") {
   loads(RawFile("{\"__metadata__\":null," + a + "}", data), 1);
   loads(RawFile("{\"__metadata__\":{\"k\":\"v\"}}"), 0);
   loads(RawFile("{}"), 0);
+  loads(RawFile("{" + Entry("e", "F32", "0", "0,0") + "}"), 1);
   loads(RawFile("{\"a\":{\"x\":{\"dtype\":[[1],{}]},\"dtype\":\"F32\",\"y\":-1.5e3,\"shape\":[2],"
                 "\"data_offsets\":[0,8],\"z\":null}}",
                 data),
