@@ -13,6 +13,7 @@ namespace zero {
 namespace {
 
 constexpr int64_t kReadAhead = 8 * kChecksumBlock;
+constexpr int64_t kSyncAhead = 8 * kChecksumBlock;
 
 int64_t Blocks(int64_t bytes) {
   return bytes / kChecksumBlock + (bytes % kChecksumBlock != 0 ? 1 : 0);
@@ -36,6 +37,8 @@ absl::Status ChecksummedWriter::Append(absl::Span<const char> bytes) {
     ZERO_RETURN_IF_ERROR(error_);
     bytes_ += static_cast<int64_t>(piece.size());
     if (bytes_ % kChecksumBlock == 0) checksums_.push_back(std::exchange(crc_, 0));
+    // The disk works while the next blocks are made.
+    if (bytes_ % kSyncAhead == 0) file_.WillSync(bytes_ - kSyncAhead, kSyncAhead);
     bytes.remove_prefix(piece.size());
   }
   return absl::OkStatus();

@@ -155,6 +155,11 @@ void PosixFile::WillRead(int64_t offset, int64_t bytes) const {
   posix_fadvise(descriptor_, offset, bytes, POSIX_FADV_WILLNEED);
 }
 
+void PosixFile::WillSync(int64_t offset, int64_t bytes) const {
+  // Advice only: Sync finds what fails.
+  sync_file_range(descriptor_, offset, bytes, SYNC_FILE_RANGE_WRITE);
+}
+
 std::string FolderOf(const std::string& path) {
   const std::string folder = std::filesystem::path(path).parent_path().string();
   return folder.empty() ? "." : folder;

@@ -50,6 +50,8 @@ class PosixFile {
   absl::Status Resize(int64_t bytes) const;
   // Asks the system to read a range ahead of ReadAt.
   void WillRead(int64_t offset, int64_t bytes) const;
+  // Asks the system to begin to bring a range that was written to the disk, ahead of Sync.
+  void WillSync(int64_t offset, int64_t bytes) const;
   // Returns when the content is on the disk.
   absl::Status Sync() const;
 
