@@ -171,7 +171,7 @@ void ReadParameters(const JsonField& list, CheckpointManifest& manifest) {
 std::vector<uint32_t> ReadChecksums(const JsonField& field, int64_t bytes) {
   std::vector<uint32_t> checksums;
   const std::string digits = field.Text();
-  const int64_t blocks = (bytes + kChecksumBlock - 1) / kChecksumBlock;
+  const int64_t blocks = bytes / kChecksumBlock + (bytes % kChecksumBlock != 0 ? 1 : 0);
   if (digits.size() % kChecksumDigits != 0 ||
       static_cast<int64_t>(digits.size() / kChecksumDigits) != blocks) {
     field.Refuse(absl::StrCat("has ", digits.size(), " digits; ", bytes, " bytes are ", blocks,

@@ -181,6 +181,8 @@ absl::StatusOr<Pending<CheckpointReport>> CheckpointSaver::Save(const std::strin
   if (leads()) {
     temporary = absl::StrCat(".", name, ".", RandomDigits(), ".tmp");
     made = MakeFolders(absl::StrCat(folder, "/", temporary));
+    // It may be there, and not be on the disk.
+    if (!made.ok()) (void)RemoveTree(absl::StrCat(folder, "/", temporary));
   }
   const Stream& stream = *context_.communication;
   ZERO_RETURN_IF_ERROR(exchange_->Agree(stream, kSaving, made));

@@ -1,0 +1,73 @@
+// The process is killed at every call of a save that makes, writes, syncs, renames or removes
+// something. A restart finds a complete checkpoint, old or new, and goes on bit for bit.
+#include <string>
+
+#include "tests/catch.h"
+#include "tests/io/temporary_folder.h"
+#include "tests/zero/crash/saving_run.h"
+#include "tests/zero/crash/watched_files.h"
+
+namespace zero::test {
+namespace {
+
+// Kills at every call; how many there are.
+int64_t KillEverywhere(const SavingRun& run) {
+  INFO(run.Name());
+  Outcome whole;
+  int64_t calls = 0;
+  {
+    const TemporaryFolder folder;
+    WatchedFiles files;
+    whole = run.Run(
+        folder.path(), [&](int) { files.Arm(); }, [&](int) { files.Disarm(); });
+    REQUIRE_OK(whole.status);
+    calls = files.calls();
+    CHECK(folder.Names() == std::vector<std::string>{"step-00000004"});
+  }
+  int64_t old = 0;
+  for (int64_t n = 1; n <= calls; ++n) {
+    INFO("killed at call " << n << " of " << calls);
+    const TemporaryFolder folder;
+    const ProcessEnd end = InProcess([&]() -> std::string {
+      WatchedFiles files(KillAt(n));
+      const Outcome outcome = run.Run(
+          folder.path(), [&](int) { files.Arm(); }, [&](int) { files.Disarm(); });
+      return outcome.status.ToString();
+    });
+    // Threads take turns: a run may need a call or two less than another.
+    if (!end.killed) {
+      CHECK(end.said == "OK");
+      CHECK(n + 3 > calls);
+    }
+    const ProcessEnd restarted = InProcess([&]() -> std::string {
+      int64_t step = 0;
+      const std::string wrong = Restart(run, folder.path(), whole, &step);
+      return wrong.empty() && step == kFirstSave ? "old" : wrong;
+    });
+    if (restarted.said == "old") {
+      ++old;
+    } else {
+      CHECK(restarted.said == "");
+    }
+  }
+  // Both happen.
+  CHECK(old > 0);
+  CHECK(old < calls);
+  return calls;
+}
+
+}  // namespace
+
+TEST_CASE("Kill: whatever call of a save ends the process, a restart goes on bit for bit",
+          "[zero][checkpoint][crash]") {
+  int64_t points = 0;
+  points += KillEverywhere({1, 0, false, "odd"});
+  points += KillEverywhere({2, 3, false, "mixed"});
+  points += KillEverywhere({3, 1, true, "mixed"});
+  points += KillEverywhere({4, 2, true, "large"});
+  points += KillEverywhere({4, 3, false, "tiny"});
+  INFO(points << " points");
+  CHECK(points >= 200);
+}
+
+}  // namespace zero::test
