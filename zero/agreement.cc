@@ -68,6 +68,7 @@ std::vector<std::string> AgreementLines(const Config& config, const Model& model
   add("reduce_bucket_size: ", config.reduce_bucket_size);
   add("prefetch: ", config.prefetch);
   add("reduction: ", Name(config.reduction));
+  add("gather_16bit_weights_on_model_save: ", config.gather_16bit_weights_on_model_save);
   for (const Unit& unit : model.units) {
     add("unit '", unit.name, "': ", unit.resident ? "resident" : "not resident");
     for (const Parameter& p : unit.parameters) {

@@ -105,6 +105,9 @@ struct Config {
   ReductionKind reduction =
       ReductionKind::kOrdered;  // the same bits everywhere, or the group's own
 
+  // Whether SaveWeights may write whole weights in stage 3.
+  bool gather_16bit_weights_on_model_save = true;
+
   // Memory of the host, in bytes, that SaveCheckpoint copies this rank's state into, so that
   // training goes on while it is written. What does not fit is written before SaveCheckpoint
   // returns. 0: all of it is, and the checkpoint is complete then. At least 1 MiB otherwise.

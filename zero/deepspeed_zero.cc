@@ -137,7 +137,9 @@ void ReadZero(DeepSpeedValues& values, const ConfigContext& context, DeepSpeedCo
   ReadOffload(values, "offload_optimizer", "cpu_offload", stage);
   ReadOffload(values, "offload_param", "cpu_offload_param", stage);
   const std::string gather = Path("stage3_gather_16bit_weights_on_model_save");
-  if (values.Find(gather) != nullptr) values.Resolve(gather, "true");
+  if (values.Find(gather) != nullptr) {
+    result.config.gather_16bit_weights_on_model_save = values.Switch(gather, true);
+  }
 }
 
 }  // namespace zero

@@ -8,6 +8,8 @@
 #include "io/crc32c.h"
 #include "zero/misuse.h"
 #include "zero/save/checkpoint_description.h"
+#include "zero/save/weight_load.h"
+#include "zero/save/weight_save.h"
 
 namespace zero {
 namespace {
@@ -343,6 +345,36 @@ absl::StatusOr<std::string> OptimizerCore::LoadedHash(const CheckpointManifest& 
   uint32_t crc = Crc32c(0, {text.data(), text.size()});
   ZERO_ASSIGN_OR_RETURN(crc, transfer_->ChecksumOfWholeWeights(crc));
   return absl::StrCat(crc);
+}
+
+absl::StatusOr<WeightsSaved> OptimizerCore::SaveWeights(const std::string& folder,
+                                                        const SaveWeightsOptions& options) {
+  ZERO_RETURN_IF_ERROR(RequireWritten());
+  ZERO_RETURN_IF_ERROR(BeginTransfer("SaveWeights", State::kWeight));
+  if (plan_.config.stage == 3 && !plan_.config.gather_16bit_weights_on_model_save) {
+    return absl::FailedPreconditionError(
+        "SaveWeights: stage3_gather_16bit_weights_on_model_save is false, so that in stage 3 only "
+        "checkpoints are written; set it to true to save whole weights");
+  }
+  absl::StatusOr<WeightsSaved> saved =
+      zero::SaveWeights(context_, &*transfer_, &*exchange_, folder, options);
+  ZERO_RETURN_IF_ERROR(Guarded(saved.status()));
+  return saved;
+}
+
+absl::StatusOr<WeightsLoaded> OptimizerCore::LoadWeights(const std::string& folder,
+                                                         const LoadWeightsOptions& options) {
+  ZERO_RETURN_IF_ERROR(BeginTransfer("LoadWeights", State::kWeight));
+  // Both are set here.
+  const bool again = half_written_ == State::kWeight || half_written_ == State::kMaster;
+  if (half_loaded_ || !again) ZERO_RETURN_IF_ERROR(RequireWritten());
+  absl::StatusOr<WeightLoader> loader = WeightLoader::Open(context_, &*exchange_, folder, options);
+  ZERO_RETURN_IF_ERROR(Guarded(loader.status()));
+  half_written_ = State::kMaster;
+  absl::StatusOr<WeightsLoaded> loaded = loader->Load(&*transfer_);
+  ZERO_RETURN_IF_ERROR(Guarded(loaded.status()));
+  half_written_.reset();
+  return loaded;
 }
 
 absl::Status OptimizerCore::Finish() {

@@ -39,6 +39,10 @@ class OptimizerCore : public ShardedOptimizer {
       const std::string& folder, const CheckpointOptions& options) override;
   absl::Status FinishCheckpoint() override;
   absl::StatusOr<CheckpointLoaded> LoadCheckpoint(const std::string& path) override;
+  absl::StatusOr<WeightsSaved> SaveWeights(const std::string& folder,
+                                           const SaveWeightsOptions& options) override;
+  absl::StatusOr<WeightsLoaded> LoadWeights(const std::string& folder,
+                                            const LoadWeightsOptions& options) override;
   absl::Status Finish() override;
   const Plan& plan() const override { return plan_; }
   const Model& model() const override { return model_; }

@@ -30,6 +30,7 @@
 #include "zero/pending.h"
 #include "zero/plan.h"
 #include "zero/save/checkpoint.h"
+#include "zero/save/weights.h"
 
 namespace zero {
 
@@ -160,9 +161,31 @@ class ShardedOptimizer {
   virtual absl::Status Gather(State state, const std::string& name,
                               absl::Span<float> out) = 0;  // [C]
 
+  // Writes the weights, frozen ones too and aliases not, as a folder that Hugging Face's libraries
+  // read: model.safetensors, or shards and their index. Between passes. Where all ranks see the
+  // same folder each writes its own ranges of the files, and nothing but short texts is sent; else
+  // the first rank of those that share one receives everything, through the staging memory, and
+  // writes it. Everything lies on the disk, checked, in a folder ".saving-..." in `folder` before
+  // it is renamed into place, so that `folder` may be the one that the weights were loaded from;
+  // one save at a time may use a folder. Every rank gets the error of one. What the disk refuses
+  // (space, quota, permission, I/O) changes no file and ends nothing: training can go on.
+  // kInvalidArgument: options that are wrong or differ, a finite value that is inf in `dtype`.
+  // kFailedPrecondition: stage 3 where Config::gather_16bit_weights_on_model_save is false.
+  virtual absl::StatusOr<WeightsSaved> SaveWeights(
+      const std::string& folder, const SaveWeightsOptions& options = {}) = 0;  // [C]
+  // Sets masters and weights, as Write of kMaster does, from such a folder; each rank reads what it
+  // stores. Each parameter must be there once, under its name or an alias, or under several with
+  // the same bytes. kInvalidArgument lists all tensors that are missing, unknown, of another shape,
+  // or not F32, BF16 or F16; kNotFound, kDataLoss: files are missing or damaged. Nothing has
+  // changed then, on any rank. A value that is inf or NaN is refused when it is read, by tensor and
+  // element; then, and when the disk fails, everything but LoadWeights and writing weights or
+  // masters again is kDataLoss.
+  virtual absl::StatusOr<WeightsLoaded> LoadWeights(
+      const std::string& folder, const LoadWeightsOptions& options = {}) = 0;  // [C]
+
   // Checkpoints: everything that a run needs to go on, bit for bit; `folder`/step-00000100 after
-  // the 100th Step. Between steps, or kFailedPrecondition. Errors are the same on every rank, change
-  // nothing and leave the group as it was; a save that fails leaves the older ones.
+  // the 100th Step. Between steps, or kFailedPrecondition. Errors are the same on every rank,
+  // change nothing and leave the group as it was; a save that fails leaves the older ones.
   //
   // [C] Copies the state of this moment to memory of the host, in order with the work enqueued so
   // far, and writes it on a thread of its own: one file for each rank, into a folder that all ranks

@@ -1,10 +1,13 @@
 // State in and out of the device, in logical coordinates (parameter, first element).
 #pragma once
 
+#include <functional>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "absl/types/span.h"
 #include "zero/context.h"
 #include "zero/gradient_store.h"
 #include "zero/optimizer_states.h"
@@ -49,12 +52,28 @@ class StateTransfer {
     return {host_values_.bytes_at(0), host_raw_.bytes_at(0)};
   }
 
+  // A run of the elements of one of a unit's parameters, from `first` on, as a file holds them.
+  using ByteSink =
+      std::function<absl::Status(int parameter, int64_t first, absl::Span<const char> bytes)>;
+  // Gives `sink` what this rank owns of a unit, as SaveWeightsOptions::dtype says. The first error
+  // of `sink` ends it, marked as Misuse; so does a finite value that becomes inf.
+  absl::Status ReadBytes(int unit, std::optional<DType> dtype, const ByteSink& sink);
+  // [collective] The same of what all ranks own. A sink that fails is not called again, and its
+  // error comes when all ranks are through. An empty one: nothing is wanted on this rank.
+  absl::Status GatherBytes(int unit, std::optional<DType> dtype, const ByteSink& sink);
+
  private:
   // Where one segment's elements of a state lie.
   struct Place {
     char* data = nullptr;  // null: this parameter has no such state
     StoredAs stored = StoredAs::kF32;
     bool sliced = false;  // data is this rank's slice
+  };
+  // How a segment's elements become those of a file.
+  struct FileFormat {
+    std::vector<Place> parts;
+    std::optional<DType> rounded;  // to this; empty: the bytes as they are
+    int64_t columns = 0;           // elements that fit the staging memory
   };
   StateTransfer(const Context* context, WeightStore* weights, GradientStore* gradients,
                 OptimizerStates* states)
@@ -69,6 +88,10 @@ class StateTransfer {
   absl::Status ReadParameter(State state, int unit, int parameter, const Stream& stream,
                              const Sink& sink);
   absl::Status GatherParameter(State state, int unit, int parameter, absl::Span<float> out);
+  FileFormat FormatOf(int unit, int segment, std::optional<DType> dtype) const;
+  // Elements [at, at + n) of a segment; raw[k]: those of part k, on the host.
+  absl::Status Emit(int unit, int segment, const FileFormat& format, int64_t at, int64_t n,
+                    absl::Span<const char* const> raw, const ByteSink& sink);
   // Device to host, as fp32 in staging: n elements. Waits.
   absl::StatusOr<absl::Span<const float>> Fetch(const Stream& stream,
                                                 absl::Span<const StoredRun::Part> parts, int64_t n);

@@ -417,6 +417,18 @@ TEST_CASE("DeepSpeedConfig: a key in two spellings, or an old and a new one, is 
   CHECK(HasNote(old, "zero_optimization.cpu_offload is ignored: it does not exist here yet"));
 }
 
+TEST_CASE("DeepSpeedConfig: whole weights may be saved in stage 3 unless the file forbids it") {
+  const auto may = [](const std::string& key) {
+    return Parsed(With("\"zero_optimization\": {\"stage\": 3" + key + "}"))
+        .config.gather_16bit_weights_on_model_save;
+  };
+  CHECK(may(""));
+  CHECK(may(", \"stage3_gather_16bit_weights_on_model_save\": true"));
+  CHECK(may(", \"stage3_gather_16bit_weights_on_model_save\": \"auto\""));
+  CHECK_FALSE(may(", \"stage3_gather_16bit_weights_on_model_save\": false"));
+  CHECK_FALSE(may(", \"stage3_gather_fp16_weights_on_model_save\": false"));
+}
+
 TEST_CASE("DeepSpeedConfig: sections of precision give the dtype, and two at once are refused") {
   const auto dtype = [](const std::string& body) { return Parsed(With(body)).dtype; };
   CHECK(dtype("") == DType::kF32);
