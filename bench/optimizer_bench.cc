@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "bench/json_file.h"
 #include "bench/machine.h"
 #include "bench/memory_limit.h"
 #include "bench/optimizer_cases.h"
@@ -87,7 +88,8 @@ void PrintTable(const Options& o, const std::vector<Row>& rows) {
   std::printf("%s\n%lld threads, SIMD %s, %lld parameters, median of %lld interleaved repeats\n",
               CpuName().c_str(), static_cast<long long>(o.threads), SimdTargetName().c_str(),
               static_cast<long long>(o.elements), static_cast<long long>(o.repeats));
-  std::printf("every result equal to the scalar formulas, bit for bit\n\n");
+  std::printf("every result equal to the scalar formulas, bit for bit\n");
+  std::printf("%% triad: speed of an update as a share of the triad's that ran just before it\n\n");
   std::printf("%-16s %-19s %7s %8s %8s %8s %7s %8s\n", "optimizer", "master", "B/param", "ns/param",
               "min", "max", "GB/s", "% triad");
   for (const Row& row : rows) {
@@ -135,6 +137,7 @@ absl::Status RunOptimizer(const std::vector<std::string>& arguments) {
     std::printf("usage: zero-bench optimizer [FLAGS]\n\n%s", flags.Help().c_str());
     return absl::OkStatus();
   }
+  ZERO_RETURN_IF_ERROR(CheckJsonFile(o.json));
   ZERO_RETURN_IF_ERROR(LimitSimdTargets(o.simd));
   o.elements = (o.elements + 63) / 64 * 64;
   ThreadPool pool(static_cast<int>(o.threads));

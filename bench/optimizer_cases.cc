@@ -15,7 +15,7 @@
 namespace zero::bench {
 namespace {
 
-enum class Kind { kBeside, kOwn, kSplit, kNone };
+enum class Kind { kBeside, kBesideHalf, kOwn, kSplit, kNone };
 
 struct Named {
   Kind kind;
@@ -25,6 +25,7 @@ struct Named {
 // A gradient is read; what is kept of the master is read and written; the weight of an fp32 master
 // is written.
 constexpr Named kKinds[] = {{Kind::kBeside, "fp32 + bf16 weight", 2 + 2 * 4 + 2},
+                            {Kind::kBesideHalf, "fp32 + fp16 weight", 2 + 2 * 4 + 2},
                             {Kind::kOwn, "fp32 weight", 4 + 2 * 4},
                             {Kind::kSplit, "split bf16", 2 + 2 * 2 + 2 * 2},
                             {Kind::kNone, "none, bf16", 2 + 2 * 2}};
@@ -39,6 +40,9 @@ class Cases : public OptimizerCases {
     }
     for (Array* a : {&gradient_, &weight_, &remainder_}) {
       ZERO_RETURN_IF_ERROR(a->Allocate(device, DType::kBF16, n, ++array));
+    }
+    for (Array* a : {&half_gradient_, &half_weight_}) {
+      ZERO_RETURN_IF_ERROR(a->Allocate(device, DType::kF16, n, ++array));
     }
     groups_.resize(static_cast<size_t>(n / 64));
     for (size_t i = 0; i < groups_.size(); ++i) groups_[i] = static_cast<uint8_t>(i % 2);
@@ -79,12 +83,16 @@ class Cases : public OptimizerCases {
   template <class Arguments>
   Arguments Make(Kind kind, const GroupScalars* rows) {
     Arguments a;
-    const Array& gradient = kind == Kind::kOwn ? wide_gradient_ : gradient_;
+    const bool half = kind == Kind::kBesideHalf;
+    const Array& gradient = Gradient(kind == Kind::kOwn ? DType::kF32
+                                     : half             ? DType::kF16
+                                                        : DType::kBF16);
     a.gradient = gradient.data();
     a.gradient_type = gradient.type();
-    if (kind == Kind::kBeside || kind == Kind::kOwn) a.weights.master = master_.floats();
+    if (kind == Kind::kBeside || half || kind == Kind::kOwn) a.weights.master = master_.floats();
     if (kind == Kind::kSplit) a.weights.remainder = static_cast<uint16_t*>(remainder_.data());
-    if (kind != Kind::kOwn) a.weights.weight = weight_.data();
+    if (kind != Kind::kOwn) a.weights.weight = half ? half_weight_.data() : weight_.data();
+    if (half) a.weights.weight_type = DType::kF16;
     a.moment1 = moment1_.floats();
     a.groups = groups_.data();
     a.n = n_;
@@ -133,7 +141,13 @@ class Cases : public OptimizerCases {
     cases_.push_back(std::move(c));
   }
 
+  const Array& Gradient(DType type) const {
+    return type == DType::kF32 ? wide_gradient_ : type == DType::kF16 ? half_gradient_ : gradient_;
+  }
   uint16_t Weight(int64_t i) const { return static_cast<const BFloat16*>(weight_.data())[i].bits; }
+  uint16_t HalfWeight(int64_t i) const {
+    return static_cast<const Float16*>(half_weight_.data())[i].bits;
+  }
   // The fp32 that memory of this kind holds.
   float Master(const MasterMemory& w, int64_t i) const {
     if (w.master != nullptr) return w.master[i];
@@ -143,7 +157,8 @@ class Cases : public OptimizerCases {
 
   template <class Arguments>
   absl::StatusOr<std::string> Difference(const Stream& stream, const Arguments& a) {
-    for (Array* array : {&wide_gradient_, &gradient_, &master_, &moment1_, &moment2_, &weight_}) {
+    for (Array* array : {&wide_gradient_, &gradient_, &half_gradient_, &master_, &moment1_,
+                         &moment2_, &weight_, &half_weight_}) {
       array->Reset();
     }
     const MasterMemory& w = a.weights;
@@ -165,10 +180,12 @@ class Cases : public OptimizerCases {
       float p = before[static_cast<size_t>(i)];
       float m = moment1_.Initial(i);
       float v = root * root;
-      const Array& gradient = a.gradient_type == DType::kF32 ? wide_gradient_ : gradient_;
+      const Array& gradient = Gradient(a.gradient_type);
       Formula(a, a.rows[a.groups[i / 64]], gradient.Initial(i), &p, &m, &v);
       uint16_t weight = 0;
-      if (w.weight != nullptr) {
+      if (w.weight_type == DType::kF16) {
+        if (HalfWeight(i) != ToFloat16(p).bits) return absl::StrCat("weight[", i, "]");
+      } else if (w.weight != nullptr) {
         const BFloat16 rounded = w.master != nullptr ? ToBFloat16(p)
                                  : w.remainder != nullptr
                                      ? ToBFloat16Away(p)
@@ -185,7 +202,8 @@ class Cases : public OptimizerCases {
   }
 
   int64_t n_ = 0;
-  Array wide_gradient_, gradient_, master_, moment1_, moment2_, spare_, weight_, remainder_;
+  Array wide_gradient_, gradient_, half_gradient_, master_, moment1_, moment2_, spare_, weight_,
+      half_weight_, remainder_;
   std::vector<uint8_t> groups_;
   StepScalars scalars_;
   GroupScalars decoupled_[2], coupled_[2];

@@ -32,8 +32,8 @@ enum class WeightRounding : uint8_t { kNearestEven, kNearestAway };
 struct ParameterGroup {
   double learning_rate_factor = 1;
   double weight_decay = 0;
-  // AssignGroups puts every parameter whose name matches (fnmatch: * ? [...]) here. Empty: only
-  // parameters whose Parameter::group says so.
+  // AssignGroups puts every parameter with a name that matches (fnmatch: * ? [...]) here, one of
+  // its aliases will do. Empty: only parameters whose Parameter::group says so.
   std::string pattern = {};
   bool frozen = false;  // AssignGroups makes its parameters untrainable
 };

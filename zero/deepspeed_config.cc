@@ -62,7 +62,8 @@ absl::StatusOr<DeepSpeedConfig> ParseDeepSpeedConfig(const std::string& text,
   const absl::Status valid = Validate(result.config);
   if (!valid.ok()) return absl::InvalidArgumentError(absl::StrCat(name, ": ", valid.message()));
   result.notes = values.notes();
-  result.resolved = NestedJson(values.resolved());
+  result.values = values.resolved();
+  result.resolved = NestedJson(result.values);
   return result;
 }
 

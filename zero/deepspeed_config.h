@@ -50,6 +50,7 @@ struct DeepSpeedConfig {
   std::vector<std::string> notes;
   // The values in force as JSON of several lines, defaults and what "auto" became included.
   std::string resolved;
+  std::map<std::string, std::string> values;  // the same, by the paths of their keys
 };
 
 // Reads the text of a configuration. Numbers may be in quotes. Each problem of the text is one line

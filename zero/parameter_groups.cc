@@ -2,6 +2,8 @@
 
 #include <fnmatch.h>
 
+#include <algorithm>
+
 #include "absl/strings/str_cat.h"
 #include "device/status.h"
 #include "zero/nearest_name.h"
@@ -10,7 +12,12 @@ namespace zero {
 namespace {
 
 bool Matches(const std::string& pattern, const Parameter& parameter) {
-  return !pattern.empty() && fnmatch(pattern.c_str(), parameter.name.c_str(), 0) == 0;
+  if (pattern.empty()) return false;
+  const auto matches = [&](const std::string& name) {
+    return fnmatch(pattern.c_str(), name.c_str(), 0) == 0;
+  };
+  return matches(parameter.name) ||
+         std::any_of(parameter.aliases.begin(), parameter.aliases.end(), matches);
 }
 
 // What keeps fnmatch from reading a pattern as it was meant: it then takes the sign as it is, or
@@ -38,6 +45,7 @@ absl::Status RequireMatch(const Config& config, int group, const Model& model) {
     for (const Parameter& parameter : unit.parameters) {
       if (Matches(pattern, parameter)) return absl::OkStatus();
       names.push_back(parameter.name);
+      names.insert(names.end(), parameter.aliases.begin(), parameter.aliases.end());
     }
   }
   const std::string malformed = Malformed(pattern);

@@ -10,11 +10,11 @@
 
 namespace zero {
 
-// Sets Parameter::group to the last of `config.groups` whose pattern the name matches (fnmatch(3)
-// without flags: * also stands for dots, which names have), and Parameter::trainable to false where
-// that group is frozen; a frozen group's parameters assigned by hand likewise. Before MakePlan and
-// Create. kInvalidArgument: a pattern that no name matches, with the name nearest to it; frozen
-// groups that leave nothing to train.
+// Sets Parameter::group to the last of `config.groups` whose pattern the name or an alias matches
+// (fnmatch(3) without flags: * also stands for dots, which names have), and Parameter::trainable to
+// false where that group is frozen; a frozen group's parameters assigned by hand likewise. Before
+// MakePlan and Create. kInvalidArgument: a pattern that no name matches, with the name nearest to
+// it; frozen groups that leave nothing to train.
 absl::Status AssignGroups(const Config& config, Model* model);
 
 // The group that AssignGroups gives the parameter: Parameter::group where no pattern matches.

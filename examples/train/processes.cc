@@ -10,6 +10,7 @@
 #include "collectives/nccl_group.h"
 #include "device/dtype.h"
 #include "device/status.h"
+#include "zero/deepspeed_keys.h"
 
 namespace zero::train {
 
@@ -59,19 +60,30 @@ int64_t CudaDeviceOf(const Options& options, const std::optional<Launch>& launch
 
 namespace {
 
-// A line for each key, so that a difference names it.
-std::string LinesOf(const std::string& flag, const std::string& json) {
-  std::string lines;
-  for (absl::string_view line : absl::StrSplit(json, '\n')) {
-    line = absl::StripSuffix(absl::StripAsciiWhitespace(line), ",");
-    absl::StrAppend(&lines, "\n", flag, ": ", line);
+// A line for each key that a file may have in force, with its path; before the flags, which have
+// been given the values of the file.
+std::string LinesOf(const std::optional<DeepSpeedConfig>& file) {
+  std::string lines = absl::StrCat("--config: ", file.has_value() ? "given" : "not given");
+  if (!file.has_value()) return lines;
+  for (const DeepSpeedKey& key : DeepSpeedKeys()) {
+    if (key.kind == KeyKind::kSection) continue;
+    const auto found = file->values.find(key.path);
+    absl::StrAppend(&lines, "\n--config: ", key.path, " is ",
+                    found == file->values.end() ? "not in force" : found->second);
   }
   return lines;
 }
 
+// A line for each key, so that a difference names it.
 std::string LinesOf(const llama::LlamaConfig& model, const std::string& dtype) {
   const absl::StatusOr<DType> type = ParseDType(dtype);
-  return LinesOf("--model", llama::ToJson(model, type.value_or(DType::kF32)).value_or(""));
+  const std::string json = llama::ToJson(model, type.value_or(DType::kF32)).value_or("");
+  std::string lines;
+  for (absl::string_view line : absl::StrSplit(json, '\n')) {
+    line = absl::StripSuffix(absl::StripAsciiWhitespace(line), ",");
+    absl::StrAppend(&lines, "\n--model: ", line);
+  }
+  return lines;
 }
 
 std::string TextOf(const llama::ByteDataset& data) {
@@ -84,24 +96,23 @@ std::string ConfigurationOf(const Options& o, const llama::LlamaConfig& model,
                             const SavedWeights* weights, const llama::ByteDataset& data,
                             const llama::ByteDataset* evaluation) {
   return absl::StrCat(
-      "--ranks=", o.ranks, "\n--stage=", o.stage, "\n--dtype=", o.dtype,
+      LinesOf(o.file), "\n--ranks=", o.ranks, "\n--stage=", o.stage, "\n--dtype=", o.dtype,
       "\n--loss_scale=", o.loss_scale, "\n--accumulation_dtype=", o.accumulation_dtype,
       "\n--steps=", o.steps, "\n--micro_batch=", o.micro_batch, "\n--accumulation=", o.accumulation,
       "\n--sequence_length=", o.sequence_length, "\n--learning_rate=", o.learning_rate,
       "\n--warmup_steps=", o.warmup_steps, "\n--schedule=", o.schedule, "\n--cycles=", o.cycles,
       "\n--optimizer=", o.optimizer, "\n--momentum=", o.momentum, "\n--master=", o.master,
-      "\n--weight_decay=", o.weight_decay, "\n--no_decay=", o.no_decay,
-      "\n--freeze=", o.freeze, "\n--max_skips=", o.max_skips,
-      "\n--check_gradients=", o.check_gradients, "\n--beta1=", o.beta1, "\n--beta2=", o.beta2,
-      "\n--epsilon=", o.epsilon, "\n--clip=", o.clip, "\n--seed=", o.seed,
-      "\n--shuffle=", o.shuffle, "\n--device=", o.device,
+      "\n--weight_decay=", o.weight_decay, "\n--no_decay=", o.no_decay, "\n--freeze=", o.freeze,
+      "\n--max_skips=", o.max_skips, "\n--check_gradients=", o.check_gradients,
+      "\n--beta1=", o.beta1, "\n--beta2=", o.beta2, "\n--epsilon=", o.epsilon, "\n--clip=", o.clip,
+      "\n--seed=", o.seed, "\n--shuffle=", o.shuffle, "\n--device=", o.device,
       "\n--reduce_bucket_size=", o.reduce_bucket_size, "\n--prefetch=", o.prefetch,
       "\n--reduction=", o.reduction, "\n--output=", o.output, "\n--metrics=", o.metrics,
       "\n--evaluate_every=", o.evaluate_every, "\n--evaluate_batches=", o.evaluate_batches,
       "\n--data: ", TextOf(data),
       "\n--evaluate_data: ", evaluation == nullptr ? "none" : TextOf(*evaluation),
       "\nweights of --model: ", weights == nullptr ? "random" : weights->Summary(),
-      LinesOf("--config", o.file.has_value() ? o.file->resolved : ""), LinesOf(model, o.dtype));
+      LinesOf(model, o.dtype));
 }
 
 void Decline(const Launch& launch, const absl::Status& why) {

@@ -50,6 +50,22 @@ TEST_CASE("zero-bench: stages and kernels verify what they time", "[programs][be
   CHECK(kernels.out.find("bit for bit") != std::string::npos);
 }
 
+TEST_CASE("zero-bench: optimizer has a verified row for each optimizer and kind of master",
+          "[programs][bench]") {
+  const Outcome outcome =
+      RunProgram("zero-bench", {"optimizer", "--elements", "4096", "--repeats", "1"});
+  INFO(outcome.out << outcome.err);
+  CHECK(outcome.status == 0);
+  CHECK_THAT(outcome.out, ContainsSubstring("bit for bit") &&
+                              ContainsSubstring("% triad: speed of an update as a share"));
+  for (const std::string optimizer : {"adamw", "adam", "sgd", "lion"}) {
+    for (const char* master :
+         {" fp32 + bf16 weight", " fp32 + fp16 weight", " fp32 weight", " split bf16", " none,"}) {
+      CHECK(CountRows(outcome.out, optimizer + master) == 1);
+    }
+  }
+}
+
 TEST_CASE(
     "zero-bench: what this machine has no memory for is one line before anything is allocated",
     "[programs][bench]") {
@@ -69,7 +85,7 @@ TEST_CASE(
 
 TEST_CASE("zero-bench: a file that cannot be written is refused before anything is measured",
           "[programs][bench]") {
-  for (const char* subcommand : {"collectives", "kernels", "stages"}) {
+  for (const char* subcommand : {"collectives", "kernels", "optimizer", "stages"}) {
     const Outcome outcome = RunProgram("zero-bench", {subcommand, "--json", "/proc/zero/a"});
     INFO(subcommand << ": " << outcome.err);
     CHECK(outcome.status == 1);

@@ -117,6 +117,16 @@ TEST_CASE("zero-train: the tensors that decay and those that do not are printed"
                                             "no decay    20 tensors, 15,096 elements: "));
 }
 
+TEST_CASE("zero-train: a tied head is frozen and kept from decay under either name", "[programs]") {
+  const TrainingFolder folder(true);
+  for (const char* name : {"lm_head.weight", "model.embed_tokens.weight"}) {
+    CHECK_THAT(folder.Train({"--steps=1", "--freeze", name}).out,
+               ContainsSubstring("\nfrozen      1 tensor, 6,144 elements: embed_tokens\n"));
+    CHECK_THAT(folder.Train({"--steps=1", "--weight_decay=1", "--no_decay", name}).out,
+               ContainsSubstring("\nno decay    6 tensors, 6,264 elements: embed_tokens"));
+  }
+}
+
 TEST_CASE("zero-train: a pattern that matches nothing or leaves nothing is refused",
           "[programs][errors]") {
   const TrainingFolder folder;

@@ -32,6 +32,11 @@ std::vector<std::string> Flags(const TrainingFolder& folder, const std::vector<s
                    more);
 }
 
+// What there has to be, and nothing that a configuration file says.
+std::vector<std::string> Files(const TrainingFolder& folder) {
+  return {"--model", folder.model(), "--data", folder.data(), "--threads=2", "--steps=4"};
+}
+
 // Two processes as torchrun would start them; rank 1's flags may differ.
 std::vector<Process> StartTwo(const std::vector<std::string>& first,
                               const std::vector<std::string>& second,
@@ -157,6 +162,28 @@ TEST_CASE("zero-train: processes with other texts or models are told what differ
   told({"--output", folder.File("a")}, {"--output", folder.File("b")}, "'--output=");
   told({}, {"--model", folder.File("other.json")},
        "'--model: \"num_hidden_layers\": 2' against '--model: \"num_hidden_layers\": 3'");
+}
+
+TEST_CASE("zero-train: processes with other configuration files are told the keys", "[programs]") {
+  const TrainingFolder folder;
+  const TemporaryFolder temporary;
+  const auto told = [&](const std::string& first, const std::string& second,
+                        const std::string& words) {
+    WriteFile(folder.File("first.json"), "{\"train_batch_size\": 2, " + first + "}");
+    WriteFile(folder.File("second.json"), "{\"train_batch_size\": 2, " + second + "}");
+    auto processes =
+        StartTwo(WithFlags({{"config", folder.File("first.json")}}, Files(folder)),
+                 WithFlags({{"config", folder.File("second.json")}}, Files(folder)), temporary);
+    CheckBothFail(processes, words);
+  };
+  told(R"("optimizer": {"type": "AdamW", "params": {"lr": 0.25}})",
+       R"("optimizer": {"type": "AdamW", "params": {"lr": 0.5}})",
+       "'--config: optimizer.params.lr is 0.25' against '--config: optimizer.params.lr is 0.5'");
+  told(R"("zero_optimization": {"stage": 2})", R"("zero_optimization": {"stage": 3})",
+       "'--config: zero_optimization.stage is 2' against '--config: zero_optimization.stage is 3'");
+  told(R"("fp16": {"enabled": false})", R"("scheduler": {"type": "WarmupLR"})",
+       "'--config: scheduler.type is not in force' against '--config: scheduler.type is "
+       "\"WarmupLR\"'");
 }
 
 TEST_CASE("zero-train: a process that cannot begin ends the other at once with its words",

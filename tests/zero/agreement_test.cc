@@ -81,6 +81,63 @@ TEST_CASE("Create: the first rank and field that differ are named on every rank"
   }
 }
 
+TEST_CASE("Create: of long lines the part that differs is shown and what is cut off is marked",
+          "[zero][errors][thread]") {
+  const auto told = [](size_t changed, const std::string& more) {
+    const auto change = [=](Config&, Model& model) {
+      std::string name(1000, 'x');
+      if (changed < name.size()) name[changed] = 'y';
+      model.units[7].parameters[0].aliases = {name + more};
+    };
+    std::vector<absl::Status> statuses(2);
+    LocalWorld world(2);
+    CHECK_OK(RunRanks(world, [&](ProcessGroup* group) -> absl::Status {
+      Config config;
+      Model model = SimpleModel(40, 4);
+      model.units[7].parameters[0].aliases = {std::string(1000, 'x')};
+      if (group->rank() == 1) change(config, model);
+      HostDevice device;
+      statuses[group->rank()] = ShardedOptimizer::Create(config, model, &device, group).status();
+      return absl::OkStatus();
+    }));
+    CHECK(statuses[0] == statuses[1]);
+    CHECK(absl::IsInvalidArgument(statuses[0]));
+    return std::string(statuses[0].message());
+  };
+  const std::string start = "differ: 'parameter 'u7.w' of unit 'u7'";
+  CHECK_THAT(told(20, ""), ContainsSubstring(start) && ContainsSubstring("xxx...' on rank 0") &&
+                               ContainsSubstring("yxxx") && ContainsSubstring("xxx...' on rank 1"));
+  const std::string middle = told(500, "");
+  CHECK_THAT(middle, ContainsSubstring("differ: '...xxx") && ContainsSubstring("xyx") &&
+                         ContainsSubstring("xxx...' on rank 0, '...xxx") &&
+                         ContainsSubstring("xxx...' on rank 1"));
+  CHECK(middle.size() < 1200);
+  CHECK_THAT(told(999, ""),
+             ContainsSubstring("xxx' on rank 0") && ContainsSubstring("xy' on rank 1"));
+  CHECK_THAT(told(1000, "z"),
+             ContainsSubstring("xxx' on rank 0") && ContainsSubstring("xz' on rank 1"));
+}
+
+TEST_CASE("Create: schedules may differ in their last digits except in stage 0",
+          "[zero][errors][thread]") {
+  const auto created = [](int stage, double factor) {
+    LocalWorld world(2);
+    return RunRanks(world, [&](ProcessGroup* group) -> absl::Status {
+      Config config;
+      config.stage = stage;
+      const double rate = group->rank() == 0 ? 1e-3 / 3 : 1e-3 / 3 * factor;
+      config.schedule = [rate](int64_t) { return rate; };
+      HostDevice device;
+      return ShardedOptimizer::Create(config, SimpleModel(3, 4), &device, group).status();
+    });
+  };
+  for (const int stage : {1, 2, 3}) {
+    CHECK_OK(created(stage, 1 + 1e-15));
+    CHECK(absl::IsInvalidArgument(created(stage, 1 + 1e-10)));
+  }
+  CHECK(absl::IsInvalidArgument(created(0, 1 + 1e-15)));
+}
+
 TEST_CASE("Create: what ranks may choose for themselves is not compared", "[zero][thread]") {
   for (const absl::Status& status :
        CreateOnThree(1, [](Config&c, Model&) { c.poison_slots = true; })) {

@@ -76,6 +76,20 @@ TEST_CASE("AssignGroups: a pattern without a match changes nothing and names the
   CHECK(model.units[0].parameters[0].group == 1);
 }
 
+TEST_CASE("AssignGroups: a pattern matches the aliases of a parameter as well", "[zero]") {
+  Model model = TwoLayers();
+  model.units[0].parameters[0].aliases = {"other", "head.weight"};
+  Config config;
+  config.groups = {{}, Group("head.*", 0, true)};
+  REQUIRE_OK(AssignGroups(config, &model));
+  CHECK(model.units[0].parameters[0].group == 1);
+  CHECK_FALSE(model.units[0].parameters[0].trainable);
+  CHECK(model.units[0].parameters[1].group == 0);
+  config.groups[1].pattern = "head.wieght";
+  CHECK_THAT(std::string(AssignGroups(config, &model).message()),
+             ContainsSubstring("the nearest name is 'head.weight'"));
+}
+
 TEST_CASE("AssignGroups: a pattern that cannot be meant as it is says why it matches nothing",
           "[zero][errors]") {
   Model model = TwoLayers();

@@ -1,9 +1,11 @@
 #include "zero/save/checkpoint_loader.h"
 
 #include <algorithm>
+#include <cmath>
 #include <set>
 #include <utility>
 
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "device/status.h"
@@ -84,6 +86,15 @@ std::map<std::string, std::string> Values(const std::vector<std::string>& lines)
   return values;
 }
 
+// Numbers may be written with fewer digits in one of them.
+bool SameValue(const std::string& a, const std::string& b) {
+  double first = 0;
+  double second = 0;
+  if (a == b) return true;
+  if (!absl::SimpleAtod(a, &first) || !absl::SimpleAtod(b, &second)) return false;
+  return std::abs(first - second) <= 1e-11 * std::max(std::abs(first), std::abs(second));
+}
+
 }  // namespace
 
 absl::StatusOr<CheckpointLoader> CheckpointLoader::Open(const std::string& path, const Plan& plan,
@@ -112,7 +123,7 @@ std::vector<std::string> CheckpointLoader::Notes(const Config& config) const {
   std::set<std::string> schedules;  // one of the values of each is enough
   const auto note = [&](const std::string& key, const std::string& before,
                         const std::string& after) {
-    if (before == after || ours.count(key) > 0) return;
+    if (SameValue(before, after) || ours.count(key) > 0) return;
     const size_t call = key.find('(');
     if (call != std::string::npos && !schedules.insert(key.substr(0, call)).second) return;
     notes.push_back(absl::StrCat(key, ": ", before, " in the checkpoint, ", after, " now"));
