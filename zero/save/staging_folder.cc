@@ -102,6 +102,17 @@ absl::StatusOr<StagingFolder> StagingFolder::Create(const Context& context, Rank
   return folder;
 }
 
+absl::StatusOr<StagingFolder> StagingFolder::CreateAlone(const std::string& target) {
+  StagingFolder folder(target, 0);
+  folder.made_ = Missing(target);
+  folder.path_ = absl::StrCat(target, "/", NewName());
+  ZERO_RETURN_IF_ERROR(folder.Make());
+  folder.shared_ = true;
+  folder.agreed_ = true;
+  Files().Unlink(folder.ProbeOf(0).c_str());
+  return folder;
+}
+
 absl::StatusOr<std::vector<std::string>> StagingFolder::Others() const {
   std::vector<std::string> others;
   ZERO_ASSIGN_OR_RETURN(const std::vector<std::string> names, ListFolder(target_));

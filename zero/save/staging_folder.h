@@ -20,6 +20,8 @@ class StagingFolder {
   // nothing; any other is one of the group.
   static absl::StatusOr<StagingFolder> Create(const Context& context, RankExchange* exchange,
                                               const std::string& target);
+  // The same for one process, which has no ranks.
+  static absl::StatusOr<StagingFolder> CreateAlone(const std::string& target);
   StagingFolder(StagingFolder&& other) noexcept;
   StagingFolder& operator=(StagingFolder&&) = delete;
   ~StagingFolder();
