@@ -7,6 +7,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "examples/support/program.h"
+#include "tools/checkpoint_export.h"
 #include "tools/checkpoint_import.h"
 #include "tools/checkpoint_inspect.h"
 
@@ -22,6 +23,7 @@ struct Entry {
 constexpr Entry kSubcommands[] = {
     {"inspect", "PATH", "shows and verifies a checkpoint, a model folder or a .safetensors file",
      MakeInspect},
+    {"export", "CHECKPOINT", "makes a Hugging Face folder from a checkpoint", MakeExport},
     {"import", "FOLDER", "makes a checkpoint from a Hugging Face folder", MakeImport},
 };
 

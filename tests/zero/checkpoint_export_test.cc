@@ -1,7 +1,7 @@
 // A folder made from a checkpoint is the one that SaveWeights makes.
 #include "zero/save/checkpoint_export.h"
 
-#include <cmath>
+#include <bit>
 #include <filesystem>
 
 #include "absl/strings/str_cat.h"
@@ -18,12 +18,24 @@ namespace fs = std::filesystem;
 
 // Two units; what is frozen, fp32, empty, scalar and tied among them.
 Model MixedModel(DType dtype) {
-  Model model = SimpleModel(2, 5000, dtype);
+  Model model = SimpleModel(2, 270'001, dtype);
   model.units[0].parameters.push_back({"u0.frozen", {13, 7}, dtype, 0, false, {}});
   model.units[0].parameters.push_back({"u0.wide", {9}, DType::kF32, 0, true, {"u0.alias"}});
   model.units[1].parameters.push_back({"u1.empty", {0, 3}, dtype, 0, true, {}});
   model.units[1].parameters.push_back({"u1.scalar", {}, dtype, 0, true, {}});
   return model;
+}
+
+// Many of them in the middle between two values of 16 bits.
+absl::Status TiesAndOthers(const Parameter& parameter, int64_t first, absl::Span<float> out) {
+  for (size_t i = 0; i < out.size(); ++i) {
+    const int64_t element = first + static_cast<int64_t>(i);
+    const auto step = static_cast<uint32_t>(element % 61);
+    const uint32_t middle = element % 2 == 0 ? 0x8000u : 0x1000u;  // of bf16; of fp16
+    out[i] = std::bit_cast<float>(0x3F800000u + step * 0x10000u + middle);
+    if (element % 5 == 0) out[i] = ValueAt(3, parameter.name, element);
+  }
+  return absl::OkStatus();
 }
 
 struct Kind {
@@ -39,7 +51,7 @@ TEST_CASE("Export: the files are those of SaveWeights, byte for byte", "[save][t
                              {DType::kBF16, MasterKind::kNone, 3},
                              {DType::kF16, MasterKind::kF32, 2}};
   std::vector<SaveWeightsOptions> wanted(5);
-  wanted[0].max_shard_bytes = 11'000;
+  wanted[0].max_shard_bytes = 600'000;
   wanted[1].dtype = DType::kF32;
   wanted[2].dtype = DType::kBF16;
   wanted[3].dtype = DType::kF16;
@@ -55,6 +67,8 @@ TEST_CASE("Export: the files are those of SaveWeights, byte for byte", "[save][t
     }
     const auto saved = [&](size_t i) { return folder.File(absl::StrCat("saved", i)); };
     run.body = [&](Rank& rank) -> absl::Status {
+      const absl::Status written = rank.optimizer->Write(State::kMaster, TiesAndOthers);
+      if (!written.ok()) return written;
       for (size_t i = 0; i < wanted.size(); ++i) {
         const absl::Status status = rank.optimizer->SaveWeights(saved(i), wanted[i]).status();
         if (!status.ok()) return status;
@@ -128,9 +142,33 @@ TEST_CASE("Export: a damaged checkpoint leaves the folder as it was", "[save]") 
   options.max_shard_bytes = 20;
   CHECK(absl::IsDataLoss(ExportWeights(*damaged, folder.File("out"), options, nullptr).status()));
   CHECK(ReadFolder(folder.File("out")) == before);
-  options.max_shard_bytes = 0;
+  options.files = {{"../config.json", "{}"}};
   CHECK(absl::IsInvalidArgument(
       ExportWeights(*damaged, folder.File("out"), options, nullptr).status()));
+}
+
+// A disk that changes the first byte of every header.
+class WrongFiles : public FileCalls {
+ public:
+  WrongFiles() { ReplaceFileCalls(this); }
+  ~WrongFiles() override { ReplaceFileCalls(nullptr); }
+  ssize_t Pwrite(int descriptor, const void* bytes, size_t count, off_t offset) override {
+    std::string other(static_cast<const char*>(bytes), count);
+    if (offset == 0 && count > 8 && other[8] == '{') other[8] = '[';
+    return FileCalls::Pwrite(descriptor, other.data(), count, offset);
+  }
+};
+
+TEST_CASE("Export: files that cannot be read back do not replace others", "[save]") {
+  const TemporaryFolder folder;
+  CheckpointManifest manifest = SmallCheckpoint(DType::kBF16);
+  CutIntoFiles(manifest, 1);
+  REQUIRE_OK(WriteCheckpoint(folder.File("checkpoint"), manifest));
+  auto reader = CheckpointReader::Open(folder.File("checkpoint"));
+  REQUIRE_OK(reader.status());
+  const WrongFiles wrong;
+  CHECK(!ExportWeights(*reader, folder.File("out"), {}, nullptr).ok());
+  CHECK(!fs::exists(folder.File("out")));
 }
 
 TEST_CASE("Export: wherever it is interrupted there is a whole model or none", "[save]") {

@@ -19,22 +19,18 @@ namespace {
 
 constexpr int64_t kPieceElements = 1 << 18;
 
-// The parameters of a checkpoint, in units as they were.
+// The parameters of a checkpoint, in their order. What units they were in, files do not say.
 Model ModelOf(const CheckpointManifest& manifest) {
-  Model model;
+  Unit unit;
   for (const CheckpointParameter& described : manifest.parameters) {
-    if (model.units.empty() || model.units.back().name != described.unit) {
-      model.units.emplace_back();
-      model.units.back().name = described.unit;
-    }
     Parameter parameter;
     parameter.name = described.name;
     parameter.shape = described.shape;
     parameter.dtype = described.dtype;
-    parameter.trainable = described.trainable;
-    parameter.aliases = described.aliases;
-    model.units.back().parameters.push_back(std::move(parameter));
+    unit.parameters.push_back(std::move(parameter));
   }
+  Model model;
+  model.units.push_back(std::move(unit));
   return model;
 }
 
@@ -49,12 +45,9 @@ class Exporter {
         writer_(writer),
         progress_(progress) {}
 
-  absl::Status WriteAll(const Model& model) {
-    int64_t in_checkpoint = 0;
-    for (size_t u = 0; u < model.units.size(); ++u) {
-      for (size_t p = 0; p < model.units[u].parameters.size(); ++p) {
-        ZERO_RETURN_IF_ERROR(Write(static_cast<int>(u), static_cast<int>(p), in_checkpoint++));
-      }
+  absl::Status WriteAll() {
+    for (size_t p = 0; p < checkpoint_.manifest().parameters.size(); ++p) {
+      ZERO_RETURN_IF_ERROR(Write(static_cast<int>(p)));
     }
     ZERO_RETURN_IF_ERROR(writer_.Finish());
     if (writer_.bytes_written() == plan_.data_bytes) return absl::OkStatus();
@@ -64,7 +57,7 @@ class Exporter {
   }
 
  private:
-  absl::Status Write(int unit, int place, int64_t parameter) {
+  absl::Status Write(int parameter) {
     const CheckpointParameter& described = checkpoint_.manifest().parameters[parameter];
     const char* const state = described.trainable ? kMasterState : kWeightState;
     const DType dtype = options_.dtype.value_or(described.dtype);
@@ -77,7 +70,7 @@ class Exporter {
       ZERO_RETURN_IF_ERROR(checkpoint_.Read(parameter, state, first, absl::MakeSpan(values_)));
       Encode(values_, stored, bytes_.data());
       if (dtype != described.dtype) ZERO_RETURN_IF_ERROR(CheckRange(described, first, stored));
-      ZERO_RETURN_IF_ERROR(writer_.Write(unit, place, first, bytes_));
+      ZERO_RETURN_IF_ERROR(writer_.Write(0, parameter, first, bytes_));
       if (progress_) progress_(writer_.bytes_written(), plan_.data_bytes);
     }
     return absl::OkStatus();
@@ -127,7 +120,7 @@ absl::StatusOr<WeightsSaved> ExportWeights(
   WeightFilesWriter writer(&plan, staging.path());
   ZERO_ASSIGN_OR_RETURN(const std::vector<std::string> others,
                         StageFiles(options, plan, staging, writer));
-  ZERO_RETURN_IF_ERROR(Exporter(checkpoint, options, plan, writer, progress).WriteAll(model));
+  ZERO_RETURN_IF_ERROR(Exporter(checkpoint, options, plan, writer, progress).WriteAll());
   ZERO_RETURN_IF_ERROR(CheckStaged(staging, writer));
   ZERO_RETURN_IF_ERROR(PublishStaged(staging, plan, others));
   return WeightsSaved{plan.tensors, plan.data_bytes, static_cast<int>(plan.shards.size()),
