@@ -4,6 +4,7 @@
 #include <charconv>
 #include <cmath>
 
+#include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
@@ -26,6 +27,28 @@ absl::Status SetSwitch(const std::string& name, bool* on, const std::string& val
 }
 
 }  // namespace
+
+std::optional<int64_t> ParseSize(const std::string& text) {
+  const size_t digits = std::min(text.find_first_not_of("0123456789"), text.size());
+  int64_t number = 0;
+  if (!absl::SimpleAtoi(text.substr(0, digits), &number) || number < 1) return std::nullopt;
+  const std::string unit = absl::AsciiStrToUpper(text.substr(digits));
+  if (unit.empty() || unit == "B") return number;
+  const size_t power = std::string("KMGT").find(unit[0]);
+  const bool binary = unit.substr(1) == "IB";
+  if (power == std::string::npos || (!binary && unit.substr(1) != "B")) return std::nullopt;
+  for (size_t i = 0; i <= power; ++i) {
+    if (__builtin_mul_overflow(number, binary ? 1024 : 1000, &number)) return std::nullopt;
+  }
+  return number;
+}
+
+std::string SizeText(int64_t bytes) {
+  const char* const units[] = {"", "KB", "MB", "GB", "TB"};
+  size_t power = 0;
+  for (; power < 4 && bytes % 1000 == 0; ++power) bytes /= 1000;
+  return absl::StrCat(bytes, units[power]);
+}
 
 std::string ShortestNumber(double value) {
   if (!std::isfinite(value)) return "null";
@@ -65,6 +88,19 @@ void FlagTable::AddNumber(const std::string& name, double* value, double least, 
                                                        " to ", ShortestNumber(most)));
                       }
                       *value = number;
+                      return absl::OkStatus();
+                    }});
+}
+
+void FlagTable::AddSize(const std::string& name, int64_t* bytes, const std::string& meaning) {
+  const std::string flag = "--" + name;
+  flags_.push_back({flag, "SIZE", meaning, SizeText(*bytes), nullptr, false,
+                    [=](const std::string& text) -> absl::Status {
+                      const std::optional<int64_t> size = ParseSize(text);
+                      if (!size.has_value()) {
+                        return WrongValue(flag, text, "a number of bytes, 500MB or 5GB say");
+                      }
+                      *bytes = *size;
                       return absl::OkStatus();
                     }});
 }

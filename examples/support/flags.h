@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <functional>
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -20,6 +21,8 @@ class FlagTable {
                 const std::string& meaning);
   void AddNumber(const std::string& name, double* value, double least, double most,
                  const std::string& meaning);
+  // A number of bytes of at least 1: 1000, 500MB, 5GB (powers of 1000), 512MiB (of 1024).
+  void AddSize(const std::string& name, int64_t* bytes, const std::string& meaning);
   // One of `choices`. `reason` follows the choices in the message for another value.
   void AddChoice(const std::string& name, std::string* value,
                  const std::vector<std::string>& choices, const std::string& meaning,
@@ -63,6 +66,11 @@ class FlagTable {
   std::map<std::string, std::string> given_;  // values, by name with dashes
   bool help_ = false;
 };
+
+// See FlagTable::AddSize; empty if the text is none.
+std::optional<int64_t> ParseSize(const std::string& text);
+// The shortest text that ParseSize reads as `bytes`.
+std::string SizeText(int64_t bytes);
 
 // A number as text that reads back as the same double: the shortest such. "null" if not finite.
 std::string ShortestNumber(double value);
