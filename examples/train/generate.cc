@@ -62,7 +62,7 @@ absl::Status Generate(const SavedModel& saved, const std::string& prompt, int64_
   ZERO_ASSIGN_OR_RETURN(
       const std::unique_ptr<ShardedOptimizer> weights,
       ShardedOptimizer::Create(WeightsOnly(), saved.model, device, world.group(0)));
-  ZERO_RETURN_IF_ERROR(weights->Write(State::kWeight, saved.weights.source(saved.dtype)));
+  ZERO_RETURN_IF_ERROR(saved.weights.Load(*weights));
 
   std::vector<int32_t> text;
   for (const char c : prompt) text.push_back(TokenOf(c));

@@ -1,6 +1,8 @@
 #include "examples/train/load.h"
 
-#include <cmath>
+#include <fnmatch.h>
+
+#include <algorithm>
 #include <filesystem>
 #include <set>
 #include <utility>
@@ -36,28 +38,25 @@ const char* KeysOf(const std::string& parameter) {
 
 // Buffers that old files hold beside the weights; config.json says what is in them.
 bool IsRotaryBuffer(const std::string& name) {
-  return absl::StrContains(name, "rotary_emb.") && !absl::EndsWith(name, ".weight");
+  const std::vector<std::string> patterns = LoadWeightsOptions().ignored;
+  return std::any_of(patterns.begin(), patterns.end(), [&](const std::string& pattern) {
+    return fnmatch(pattern.c_str(), name.c_str(), 0) == 0;
+  });
 }
 
 bool IsReadable(const std::string& dtype) {
   return dtype == "F32" || dtype == "BF16" || dtype == "F16";
 }
 
-// What a parameter is called in the files: its name, or where that is missing an alias. Empty, and
-// the reason in `problems`: there is none, or two.
-std::string FindParameter(const WeightFolder& files, const Parameter& parameter,
-                          Problems& problems) {
+// What a parameter is called in the files: its name, or an alias, or several. None: the reason is
+// in `problems`.
+std::vector<std::string> FindParameter(const WeightFolder& files, const Parameter& parameter,
+                                       Problems& problems) {
   std::vector<std::string> names = {parameter.name};
   names.insert(names.end(), parameter.aliases.begin(), parameter.aliases.end());
-  std::string found;
+  std::vector<std::string> found;
   for (const std::string& name : names) {
-    if (files.tensors().count(name) == 0) continue;
-    if (!found.empty()) {
-      problems.Add(absl::StrCat("'", found, "' and '", name, "' are both there, which are one ",
-                                "matrix where tie_word_embeddings is true"));
-      return "";
-    }
-    found = name;
+    if (files.tensors().count(name) != 0) found.push_back(name);
   }
   if (found.empty()) {
     const bool head = parameter.name == "lm_head.weight";
@@ -79,32 +78,22 @@ void CheckTensor(const SafetensorsTensor& tensor, const Parameter& parameter, Pr
   }
 }
 
-// Whether a weight of `dtype` can stand for `value`.
-bool Fits(float value, DType dtype) {
-  constexpr float kF16Limit = 65520;  // rounds to inf, and everything above
-  constexpr float kBF16Limit = 0x1.FFp127f;
-  if (!std::isfinite(value)) return false;
-  return std::fabs(value) < (dtype == DType::kF16    ? kF16Limit
-                             : dtype == DType::kBF16 ? kBF16Limit
-                                                     : HUGE_VALF);
-}
-
 }  // namespace
 
 absl::StatusOr<SavedWeights> SavedWeights::Open(const std::string& folder,
                                                 const llama::LlamaConfig& config) {
   ZERO_ASSIGN_OR_RETURN(WeightFolder files, WeightFolder::Open(folder));
-  SavedWeights saved(std::move(files));
+  SavedWeights saved(folder, std::move(files));
   Problems problems;
   std::set<std::string> known;
   for (const Unit& unit : llama::DescribeModel(config, DType::kF32).units) {
     for (const Parameter& parameter : unit.parameters) {
       known.insert(parameter.name);
       known.insert(parameter.aliases.begin(), parameter.aliases.end());
-      const std::string name = FindParameter(saved.files_, parameter, problems);
-      if (name.empty()) continue;
-      CheckTensor(saved.files_.tensors().at(name), parameter, problems);
-      saved.name_in_file_[parameter.name] = name;
+      for (const std::string& name : FindParameter(saved.files_, parameter, problems)) {
+        CheckTensor(saved.files_.tensors().at(name), parameter, problems);
+        saved.name_in_file_.emplace(parameter.name, name);
+      }
     }
   }
   for (const auto& [name, tensor] : saved.files_.tensors()) {
@@ -122,19 +111,20 @@ absl::StatusOr<SavedWeights> SavedWeights::Open(const std::string& folder,
   return saved;
 }
 
-Source SavedWeights::source(DType dtype) const {
-  return [this, dtype](const Parameter& parameter, int64_t first,
-                       absl::Span<float> out) -> absl::Status {
-    const std::string& name = name_in_file_.at(parameter.name);
-    ZERO_RETURN_IF_ERROR(files_.Read(name, first, out));
-    for (size_t i = 0; i < out.size(); ++i) {
-      if (Fits(out[i], dtype)) continue;
-      return absl::InvalidArgumentError(absl::StrCat(
-          files_.path(), ": tensor '", name, "': element ", first + static_cast<int64_t>(i), " is ",
-          out[i], std::isfinite(out[i]) ? absl::StrCat(", too large for ", Name(dtype)) : ""));
-    }
-    return absl::OkStatus();
-  };
+absl::Status SavedWeights::Load(ShardedOptimizer& optimizer) const {
+  const absl::StatusOr<WeightsLoaded> loaded = optimizer.LoadWeights(folder_);
+  if (!loaded.ok()) {
+    const std::string message(loaded.status().message());
+    const bool tied = absl::StrContains(message, "are one tensor of the model");
+    return absl::Status(loaded.status().code(),
+                        tied ? absl::StrCat(message, ": config.json says tie_word_embeddings true")
+                             : message);
+  }
+  if (loaded->overflowed == 0) return absl::OkStatus();
+  const std::string others =
+      loaded->overflowed == 1 ? "" : absl::StrCat(", and ", loaded->overflowed - 1, " more values");
+  return absl::InvalidArgumentError(
+      absl::StrCat(files_.path(), ": ", loaded->first_overflowed, others));
 }
 
 DType SavedWeights::dtype() const {

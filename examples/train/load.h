@@ -24,10 +24,10 @@ class SavedWeights {
   static absl::StatusOr<SavedWeights> Open(const std::string& folder,
                                            const llama::LlamaConfig& config);
 
-  // Gives Write(State::kMaster) the values of the files as they are; must not outlive this object.
-  // What is written for weights of `dtype` is rounded once. kInvalidArgument names a value that is
-  // inf or NaN, in the file or in `dtype`.
-  Source source(DType dtype) const;
+  // [collective] Sets the masters and weights of `optimizer`, whose model is that of `config`. Each
+  // rank reads what it stores. kInvalidArgument names a value that is inf or NaN, in the file or in
+  // the dtype of its weight.
+  absl::Status Load(ShardedOptimizer& optimizer) const;
 
   // bf16 or fp16 where all tensors used are, else fp32.
   DType dtype() const;
@@ -38,8 +38,10 @@ class SavedWeights {
   std::string Ignored() const;
 
  private:
-  explicit SavedWeights(WeightFolder files) : files_(std::move(files)) {}
+  SavedWeights(std::string folder, WeightFolder files)
+      : folder_(std::move(folder)), files_(std::move(files)) {}
 
+  std::string folder_;
   WeightFolder files_;
   std::map<std::string, std::string> name_in_file_;  // of a parameter
   std::vector<std::string> ignored_;

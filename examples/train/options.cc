@@ -99,6 +99,10 @@ void AddFlags(support::FlagTable& flags, Options& options) {
                  "seconds that ranks wait for one that is silent");
   flags.AddText("output", &options.output, "FOLDER",
                 "gets model.safetensors and config.json after the last step");
+  flags.AddSize("max_shard_size", &options.max_shard_size, 1,
+                "of a file of weights; more are spread over several, with an index");
+  flags.AddChoice("output_dtype", &options.output_dtype, {"auto", "fp32", "bf16", "fp16"},
+                  "of saved weights; auto: --dtype, fp32: the masters");
   flags.AddText("metrics", &options.metrics, "FILE", "gets one line of JSON a step");
   flags.AddCount("log_every", &options.log_every, 1, kMost,
                  "steps from line to line where no terminal shows progress");
@@ -129,6 +133,8 @@ absl::Status CheckEffects(const support::FlagTable& flags, const Options& option
                 "--dtype fp16 without --loss_scale and --config"},
                {"cycles", options.schedule == "restarts", "--schedule restarts"},
                {"prefetch", options.stage == 3 || options.compare_stages, "--stage 3"},
+               {"max_shard_size", !options.output.empty(), "--output"},
+               {"output_dtype", !options.output.empty(), "--output"},
                {"repeats", options.compare_stages, "--compare_stages"},
                {"evaluate_batches", options.evaluate_every > 0, "--evaluate_every"}};
   for (const auto& rule : rules) {
@@ -157,6 +163,12 @@ absl::Status FinishOptions(Options& options) {
   if (options.compare_stages && !(options.output.empty() && options.metrics.empty())) {
     return wrong(absl::StrCat(options.output.empty() ? "--metrics" : "--output",
                               " is given with --compare_stages, which saves nothing"));
+  }
+  if (!options.output.empty() && options.stage == 3 && options.file.has_value() &&
+      !options.file->config.gather_16bit_weights_on_model_save) {
+    return wrong(absl::StrCat("--output is given, but ", options.config,
+                              ": zero_optimization.stage3_gather_16bit_weights_on_model_save is "
+                              "false, which forbids whole weights in stage 3"));
   }
   if (options.compare_stages && options.steps < 3) {
     return wrong(absl::StrCat("--steps is ", options.steps,

@@ -13,6 +13,7 @@
 #include "examples/support/flags.h"
 #include "zero/config.h"
 #include "zero/deepspeed_config.h"
+#include "zero/save/weights.h"
 
 namespace zero::train {
 
@@ -58,6 +59,8 @@ struct Options {
   std::string reduction = Name(Config().reduction);
   int64_t deadline = 600;
   std::string output;
+  int64_t max_shard_size = SaveWeightsOptions().max_shard_bytes;
+  std::string output_dtype = "auto";
   std::string metrics;
   int64_t log_every = 10;
   int64_t evaluate_every = 0;

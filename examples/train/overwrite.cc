@@ -6,6 +6,8 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "io/posix_file.h"
+#include "io/weight_index.h"
 
 namespace zero::train {
 namespace {
@@ -54,14 +56,23 @@ std::vector<NamedFile> Targets(const Options& options) {
 
 absl::Status CheckOverwrites(const Options& options) {
   std::vector<NamedFile> used = Inputs(options);
+  const auto refused = [](const char* flag, const NamedFile& other) {
+    return absl::InvalidArgumentError(absl::StrCat(flag, " would write over '", other.path.string(),
+                                                   "' of ", other.flag, "; give it another place"));
+  };
   for (const NamedFile& target : Targets(options)) {
     for (const NamedFile& other : used) {
-      if (!SameFile(target.path, other.path)) continue;
-      return absl::InvalidArgumentError(absl::StrCat(target.flag, " would write over '",
-                                                     other.path.string(), "' of ", other.flag,
-                                                     "; give it another place"));
+      if (SameFile(target.path, other.path)) return refused(target.flag.c_str(), other);
     }
     used.push_back(target);
+  }
+  // Shards and an index of older weights go, too.
+  for (const NamedFile& other : used) {
+    if (options.output.empty() || other.flag == "--output") continue;
+    if (IsWeightFileName(other.path.filename().string()) &&
+        SameFile(options.output, FolderOf(other.path.string()))) {
+      return refused("--output", other);
+    }
   }
   return absl::OkStatus();
 }

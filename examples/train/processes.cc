@@ -10,6 +10,7 @@
 #include "collectives/nccl_group.h"
 #include "device/dtype.h"
 #include "device/status.h"
+#include "examples/train/rank_error.h"
 #include "zero/deepspeed_keys.h"
 
 namespace zero::train {
@@ -108,9 +109,10 @@ std::string ConfigurationOf(const Options& o, const llama::LlamaConfig& model,
       "\n--beta1=", o.beta1, "\n--beta2=", o.beta2, "\n--epsilon=", o.epsilon, "\n--clip=", o.clip,
       "\n--seed=", o.seed, "\n--shuffle=", o.shuffle, "\n--device=", o.device,
       "\n--reduce_bucket_size=", o.reduce_bucket_size, "\n--prefetch=", o.prefetch,
-      "\n--reduction=", o.reduction, "\n--output=", o.output, "\n--metrics=", o.metrics,
-      "\n--evaluate_every=", o.evaluate_every, "\n--evaluate_batches=", o.evaluate_batches,
-      "\n--data: ", TextOf(data),
+      "\n--reduction=", o.reduction, "\n--output=", o.output,
+      "\n--max_shard_size=", o.max_shard_size, "\n--output_dtype=", o.output_dtype,
+      "\n--metrics=", o.metrics, "\n--evaluate_every=", o.evaluate_every,
+      "\n--evaluate_batches=", o.evaluate_batches, "\n--data: ", TextOf(data),
       "\n--evaluate_data: ", evaluation == nullptr ? "none" : TextOf(*evaluation),
       "\nweights of --model: ", weights == nullptr ? "random" : weights->Summary(),
       LinesOf(model, o.dtype));
@@ -145,10 +147,7 @@ absl::StatusOr<Processes> Processes::Join(const Launch& launch, const std::strin
 
 absl::Status Processes::End(const absl::Status& status) {
   if (status.ok()) return rendezvous_->Close();
-  // A run that the optimizer stops is stopped on every rank, for the same reason.
-  const std::string rank =
-      absl::IsOutOfRange(status) ? "" : absl::StrCat("rank ", rendezvous_->rank(), ": ");
-  const absl::Status named(status.code(), absl::StrCat(rank, status.message()));
+  const absl::Status named = OfRank(rendezvous_->rank(), status);
   group_->Abort(named);
   return named;
 }

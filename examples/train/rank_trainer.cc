@@ -32,7 +32,7 @@ absl::Status RankTrainer::Initialise() {
                         ShardedOptimizer::Create(OptimizerConfig(options), std::move(grouped),
                                                  device_.get(), group_));
   if (job_.weights != nullptr) {
-    return optimizer_->Write(State::kMaster, job_.weights->source(model.dtype));
+    return job_.weights->Load(*optimizer_);
   }
   const auto deviation = [this](const Parameter& parameter) {
     return llama::InitialDeviation(job_.model, parameter);

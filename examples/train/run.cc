@@ -9,6 +9,7 @@
 #include "absl/time/time.h"
 #include "collectives/local_group.h"
 #include "device/status.h"
+#include "examples/train/rank_error.h"
 
 namespace zero::train {
 namespace {
@@ -19,9 +20,7 @@ class FirstError {
   void Add(int rank, const absl::Status& status) {
     const std::lock_guard<std::mutex> lock(mutex_);
     if (!first_.ok()) return;
-    // A run that the optimizer stops is stopped on every rank, for the same reason.
-    const std::string named = absl::IsOutOfRange(status) ? "" : absl::StrCat("rank ", rank, ": ");
-    first_ = absl::Status(status.code(), absl::StrCat(named, status.message()));
+    first_ = OfRank(rank, status);
   }
   absl::Status status() const {
     const std::lock_guard<std::mutex> lock(mutex_);

@@ -3,15 +3,19 @@
 
 #include <string>
 
-#include "absl/status/status.h"
+#include "absl/status/statusor.h"
 #include "examples/llama/config.h"
+#include "examples/train/options.h"
 #include "zero/sharded_optimizer.h"
 
 namespace zero::train {
 
-// [collective] Gathers one parameter at a time; rank 0 writes `folder`/model.safetensors in the
-// dtype of the weights, then config.json, each whole or not at all. Aliases are not written.
-absl::Status SaveModel(ShardedOptimizer& optimizer, int rank, const llama::LlamaConfig& model,
-                       const std::string& folder);
+// [collective] Writes --output as its flags say: the weights, the config.json of `model` with the
+// dtype that was written, and where --model is a folder the other files of it, a tokenizer say.
+absl::StatusOr<WeightsSaved> SaveModel(ShardedOptimizer& optimizer, const Options& options,
+                                       const llama::LlamaConfig& model);
+
+// "saved to <folder>: ...", one line.
+std::string DescribeSaved(const Options& options, const WeightsSaved& saved);
 
 }  // namespace zero::train

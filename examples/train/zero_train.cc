@@ -104,16 +104,19 @@ absl::Status Train(Job job, const std::function<void()>& print) {
     progress.Show(report);
     return metrics.Write(report);
   };
+  std::string saved;  // in words, of rank 0
   if (!options.output.empty()) {
-    job.finish = [&](ShardedOptimizer& optimizer, int rank) {
-      return SaveModel(optimizer, rank, job.model, output.path());
+    job.finish = [&](ShardedOptimizer& optimizer, int rank) -> absl::Status {
+      ZERO_ASSIGN_OR_RETURN(const WeightsSaved result, SaveModel(optimizer, options, job.model));
+      if (rank == 0) saved = DescribeSaved(options, result);
+      return absl::OkStatus();
     };
   }
   const absl::Status status = RunJob(job);
   progress.Finish();
   ZERO_RETURN_IF_ERROR(status);
   progress.Summary();
-  if (!output.path().empty()) std::cout << "saved to " << output.path() << std::endl;
+  if (!saved.empty()) std::cout << saved << std::endl;
   return absl::OkStatus();
 }
 

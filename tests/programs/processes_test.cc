@@ -122,6 +122,40 @@ TEST_CASE("zero-train: two processes print and save what two threads do", "[prog
   CHECK(weights == ReadFile(folder.File("processes") + "/model.safetensors"));
 }
 
+TEST_CASE("zero-train: two processes write the shards of one folder that two threads do",
+          "[programs]") {
+  const TrainingFolder folder;
+  const TemporaryFolder temporary;
+  const auto flags = [&](const std::string& name) {
+    return Flags(folder, {"--output", folder.File(name), "--max_shard_size=9KB",
+                          "--output_dtype=fp32", "--model", folder.File("model")});
+  };
+  std::filesystem::create_directory(folder.File("model"));
+  WriteFile(folder.File("model/config.json"), ReadFile(folder.model()));
+  WriteFile(folder.File("model/tokenizer.json"), "{}");
+  std::vector<std::string> threads = flags("threads");
+  threads.push_back("--ranks=2");
+  REQUIRE(Process(kTrain, threads, {}, temporary).Wait().status == 0);
+  std::vector<Process> processes = StartTwo(flags("processes"), flags("processes"), temporary);
+  const Ended first = processes[0].Wait();
+  const Ended second = processes[1].Wait();
+  INFO(first.err << second.err);
+  REQUIRE(first.status == 0);
+  REQUIRE(second.status == 0);
+  CHECK_THAT(first.out, ContainsSubstring("saved to " + folder.File("processes")) &&
+                            !ContainsSubstring("do not share"));
+  int files = 0;
+  for (const auto& entry : std::filesystem::directory_iterator(folder.File("threads"))) {
+    const std::string name = entry.path().filename().string();
+    CAPTURE(name);
+    CHECK(ReadFile(entry.path().string()) == ReadFile(folder.File("processes/" + name)));
+    ++files;
+  }
+  CHECK(files > 8);
+  CHECK(std::distance(std::filesystem::directory_iterator(folder.File("processes")),
+                      std::filesystem::directory_iterator()) == files);
+}
+
 // What both print, with status 1 and one line each.
 void CheckBothFail(std::vector<Process>& processes, const std::string& words) {
   for (Process& process : processes) {

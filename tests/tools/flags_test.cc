@@ -1,5 +1,6 @@
 #include "examples/support/flags.h"
 
+#include <map>
 #include <sstream>
 
 #include "examples/train/options.h"
@@ -54,6 +55,37 @@ TEST_CASE("FlagTable: a flag that is given twice is refused with both values") {
   CHECK(ErrorOf({"--noon", "--on"}) == "--on is given twice, as 'false' and as 'true'; keep one");
   CHECK_THAT(ErrorOf({"--on", "--on=true"}), ContainsSubstring("--on is given twice"));
   CHECK(ErrorOf({"--help", "--help"}).empty());
+}
+
+TEST_CASE("FlagTable: sizes are bytes or have units of 1000 or of 1024") {
+  int64_t size = 5'000'000'000;
+  const auto parse = [&](const std::string& text) {
+    support::FlagTable flags;
+    flags.AddSize("size", &size, "how large");
+    CHECK_THAT(flags.Help(), ContainsSubstring("--size SIZE"));
+    const absl::Status parsed = flags.Parse({"--size", text});
+    if (parsed.ok()) return size;
+    CHECK_THAT(std::string(parsed.message()), ContainsSubstring("--size is '" + text + "'"));
+    return int64_t{-1};
+  };
+  for (const auto& [text, bytes] : std::map<std::string, int64_t>{{"1", 1},
+                                                                  {"7B", 7},
+                                                                  {"500MB", 500'000'000},
+                                                                  {"5gb", 5'000'000'000},
+                                                                  {"3KiB", 3072},
+                                                                  {"2TB", 2'000'000'000'000},
+                                                                  {"1GiB", 1 << 30}}) {
+    CHECK(parse(text) == bytes);
+  }
+  for (const char* wrong : {"", "0", "-1", "GB", "5 GB", "5XB", "1.5GB", "5G", "5GBs",
+                            "9223372036854775807KB", "99999999999999999999"}) {
+    CHECK(parse(wrong) == -1);
+  }
+  for (const auto& [bytes, text] : std::map<int64_t, std::string>{
+           {1, "1"}, {1500, "1500"}, {3000, "3KB"}, {5'000'000'000, "5GB"}}) {
+    CHECK(support::SizeText(bytes) == text);
+    CHECK(support::ParseSize(text) == bytes);
+  }
 }
 
 TEST_CASE("FlagTable: lists that are given several times are joined") {
