@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <charconv>
 #include <cmath>
+#include <iterator>
+#include <limits>
 
 #include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
@@ -25,7 +27,43 @@ absl::Status SetSwitch(const std::string& name, bool* on, const std::string& val
   return absl::OkStatus();
 }
 
+struct SizeUnit {
+  const char* name;
+  int64_t bytes;
+};
+// The larger first.
+constexpr SizeUnit kSizeUnits[] = {{"TiB", int64_t{1} << 40},
+                                   {"TB", 1'000'000'000'000},
+                                   {"GiB", 1 << 30},
+                                   {"GB", 1'000'000'000},
+                                   {"MiB", 1 << 20},
+                                   {"MB", 1'000'000},
+                                   {"KiB", 1 << 10},
+                                   {"KB", 1'000},
+                                   {"", 1}};
+
 }  // namespace
+
+absl::StatusOr<int64_t> ParseSize(const std::string& text) {
+  const size_t digits = std::min(text.find_first_not_of("0123456789"), text.size());
+  for (const SizeUnit& unit : kSizeUnits) {
+    int64_t count = 0;
+    if (text.substr(digits) != unit.name || !absl::SimpleAtoi(text.substr(0, digits), &count) ||
+        count > std::numeric_limits<int64_t>::max() / unit.bytes) {
+      continue;
+    }
+    return count * unit.bytes;
+  }
+  return absl::InvalidArgumentError(absl::StrCat("'", text, "' is no number of bytes"));
+}
+
+std::string SizeText(int64_t bytes) {
+  const auto* const unit =
+      std::find_if(std::begin(kSizeUnits), std::end(kSizeUnits), [&](const SizeUnit& candidate) {
+        return candidate.bytes == 1 || (bytes > 0 && bytes % candidate.bytes == 0);
+      });
+  return absl::StrCat(bytes / unit->bytes, unit->name);
+}
 
 std::string ShortestNumber(double value) {
   if (!std::isfinite(value)) return "null";
@@ -65,6 +103,22 @@ void FlagTable::AddNumber(const std::string& name, double* value, double least, 
                                                        " to ", ShortestNumber(most)));
                       }
                       *value = number;
+                      return absl::OkStatus();
+                    }});
+}
+
+void FlagTable::AddSize(const std::string& name, int64_t* value, int64_t least,
+                        const std::string& meaning) {
+  const std::string flag = "--" + name;
+  flags_.push_back({flag, "SIZE", meaning, SizeText(*value), nullptr, false,
+                    [=](const std::string& text) -> absl::Status {
+                      const absl::StatusOr<int64_t> bytes = ParseSize(text);
+                      if (!bytes.ok() || *bytes < least) {
+                        return WrongValue(flag, text,
+                                          absl::StrCat("a number of bytes from ", SizeText(least),
+                                                       " on, as 512MB or 2GiB"));
+                      }
+                      *value = *bytes;
                       return absl::OkStatus();
                     }});
 }

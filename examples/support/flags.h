@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "absl/status/statusor.h"
 
 namespace zero::support {
 
@@ -20,6 +21,9 @@ class FlagTable {
                 const std::string& meaning);
   void AddNumber(const std::string& name, double* value, double least, double most,
                  const std::string& meaning);
+  // A number of bytes, "0", "512MB" or "2GiB": KB, MB, GB, TB are powers of 1000, KiB, MiB, GiB,
+  // TiB of 1024.
+  void AddSize(const std::string& name, int64_t* value, int64_t least, const std::string& meaning);
   // One of `choices`. `reason` follows the choices in the message for another value.
   void AddChoice(const std::string& name, std::string* value,
                  const std::vector<std::string>& choices, const std::string& meaning,
@@ -63,6 +67,11 @@ class FlagTable {
   std::map<std::string, std::string> given_;  // values, by name with dashes
   bool help_ = false;
 };
+
+// The bytes that such a text says; kInvalidArgument where it says none, or more than there are.
+absl::StatusOr<int64_t> ParseSize(const std::string& text);
+// The same bytes as the shortest such text.
+std::string SizeText(int64_t bytes);
 
 // A number as text that reads back as the same double: the shortest such. "null" if not finite.
 std::string ShortestNumber(double value);

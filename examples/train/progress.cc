@@ -70,13 +70,14 @@ std::string Progress::Line(const StepReport& report) const {
 void Progress::Show(const StepReport& report) {
   Push(losses_, report.loss);
   Push(recent_, report.seconds);
+  ++shown_;
   tokens_ += report.tokens;
   seconds_ += report.seconds;
   skipped_ += report.result.applied ? 0 : 1;
   const bool notable = report.evaluation_loss.has_value() || !report.result.applied;
   const std::string line = Line(report);
   if (!terminal_) {
-    const bool due = report.step == 1 || report.step == steps_ || report.step % log_every_ == 0;
+    const bool due = shown_ == 1 || report.step == steps_ || report.step % log_every_ == 0;
     if (due || notable) std::cout << line << std::endl;
     return;
   }
@@ -93,8 +94,9 @@ void Progress::Show(const StepReport& report) {
 }
 
 void Progress::Summary() const {
+  if (shown_ == 0) return;
   std::cout << absl::StrFormat(
-      "%d steps, %s tokens in %s; mean loss of the last %d steps: %.4f nats per token", steps_,
+      "%d steps, %s tokens in %s; mean loss of the last %d steps: %.4f nats per token", shown_,
       support::WithSeparators(tokens_), support::Duration(seconds_), losses_.size(), Mean(losses_));
   if (skipped_ > 0) {
     std::cout << "; " << skipped_ << (skipped_ == 1 ? " step" : " steps") << " skipped";
