@@ -56,7 +56,7 @@ class Import : public Subcommand {
           "--master is '", master_, "'; with weights in ", Name(dtype), " it must be fp32"));
     }
     const Model model = llama::DescribeModel(llama, dtype);
-    ZERO_ASSIGN_OR_RETURN(const std::string made, Make(ConfigOf(dtype), model, weights, dtype));
+    ZERO_ASSIGN_OR_RETURN(const std::string made, Make(ConfigOf(dtype), model, weights));
     if (json_) {
       const nlohmann::ordered_json report = {{"path", made},
                                              {"step", 0},
@@ -86,9 +86,12 @@ class Import : public Subcommand {
   }
 
   absl::StatusOr<std::string> Make(const Config& config, const Model& model,
-                                   const train::SavedWeights& weights, DType dtype) const {
+                                   const train::SavedWeights& weights) const {
     ProgressBar bar("importing");
-    return ImportCheckpoint(config, model, weights.source(dtype), output_,
+    const auto source = [&](const Parameter& parameter, int64_t first, absl::Span<float> out) {
+      return weights.Read(parameter, first, out);
+    };
+    return ImportCheckpoint(config, model, source, output_,
                             [&](int64_t done, int64_t total) { bar.Show(done, total); });
   }
 

@@ -23,6 +23,7 @@ constexpr char kOverlaps[] = "communication has a stream of its own and always o
 constexpr char kUnits[] = "weights are gathered and released a unit at a time";
 constexpr char kFp32Moments[] = "moments are kept in fp32";
 constexpr char kOtherData[] = "the trainer deals its samples";
+constexpr char kOwnCheckpoints[] = "checkpoints are written by this library alone";
 constexpr char kNoQuantised[] = "nothing is quantised on the wire";
 
 constexpr DeepSpeedKey kKeys[] = {
@@ -191,11 +192,11 @@ constexpr DeepSpeedKey kKeys[] = {
      "weights stay on the device"},
     {"zero_optimization.cpu_offload_use_pin_memory", kSwitch, kAbsent, "false",
      "nothing is offloaded"},
-    {"zero_optimization.load_from_fp32_weights", kSwitch, kAbsent, "true",
-     "there are no checkpoints"},
-    {"zero_optimization.elastic_checkpoint", kSwitch, kAbsent, "false", "there are no checkpoints"},
-    {"zero_optimization.pipeline_loading_checkpoint", kSwitch, kAbsent, "false",
-     "there are no checkpoints"},
+    {"zero_optimization.load_from_fp32_weights", kSwitch, kIgnored, "true",
+     "a checkpoint has the masters, and they are what is loaded"},
+    {"zero_optimization.elastic_checkpoint", kSwitch, kHonoured, "", ""},
+    {"zero_optimization.pipeline_loading_checkpoint", kSwitch, kIgnored, "false",
+     "each rank reads what it stores and no more"},
     {"zero_optimization.zero_hpz_partition_size", kCount, kAbsent, "1",
      "weights are sharded over all ranks"},
     {"zero_optimization.zero_quantized_weights", kSwitch, kAbsent, "false", kNoQuantised},
@@ -212,9 +213,19 @@ constexpr DeepSpeedKey kKeys[] = {
     {"zero_force_ds_cpu_optimizer", kSwitch, kIgnored, "", "one formula serves hosts and GPUs"},
 
     {"aio", kSection, kAbsent, "", "nothing is offloaded"},
-    {"checkpoint", kSection, kAbsent, "", "there are no checkpoints"},
-    {"nebula", kSection, kAbsent, kNotEnabled, "there are no checkpoints"},
-    {"datastates_ckpt", kSection, kAbsent, kNotEnabled, "there are no checkpoints"},
+    {"checkpoint", kSection, kHonoured, "", ""},
+    {"checkpoint.tag_validation", kText, kIgnored, "", "rank 0 names a checkpoint for all ranks"},
+    {"checkpoint.load_universal", kSwitch, kHonoured, "", ""},
+    {"checkpoint.use_node_local_storage", kSwitch, kAbsent, "false",
+     "a checkpoint lies in one folder, which all ranks see"},
+    {"checkpoint.parallel_write", kSection, kIgnored, "",
+     "each rank always writes a file of its own"},
+    {"checkpoint.checkpoint_serialization", kSwitch, kIgnored, "true",
+     "checkpoints are files of safetensors"},
+    {"checkpoint.writer", kSection, kIgnored, "",
+     "what is written while training goes on is up to Config::checkpoint_memory"},
+    {"nebula", kSection, kIgnored, kNotEnabled, kOwnCheckpoints},
+    {"datastates_ckpt", kSection, kIgnored, kNotEnabled, kOwnCheckpoints},
     {"activation_checkpointing", kSection, kIgnored, "",
      "the trainer decides what it computes twice"},
     {"tensorboard", kSection, kAbsent, kNotEnabled, "zero-train has --metrics"},

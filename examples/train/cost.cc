@@ -18,9 +18,8 @@ int64_t Cost::total_bytes() const {
 absl::StatusOr<Cost> PlanCost(const Options& options, const llama::LlamaConfig& model) {
   ZERO_ASSIGN_OR_RETURN(const llama::LlamaModel::Options activations, ModelOptions(options, model));
   ZERO_ASSIGN_OR_RETURN(Model grouped, GroupedModel(options, model, activations.dtype));
-  ZERO_ASSIGN_OR_RETURN(const Plan plan,
-                        MakePlan(OptimizerConfig(options), std::move(grouped),
-                                 static_cast<int>(options.ranks)));
+  ZERO_ASSIGN_OR_RETURN(const Plan plan, MakePlan(OptimizerConfig(options), std::move(grouped),
+                                                  static_cast<int>(options.ranks)));
   Cost cost;
   cost.memory = plan.bytes;
   cost.memory[static_cast<size_t>(MemoryCategory::kActivations)] +=

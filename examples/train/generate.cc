@@ -53,7 +53,7 @@ absl::Status Generate(const SavedModel& saved, const std::string& prompt, int64_
   ZERO_ASSIGN_OR_RETURN(
       const Buffer logits,
       device->Allocate(saved.config.vocab_size * 4, MemoryCategory::kOther, "logits of a token"));
-  constexpr int64_t kBytes = llama::ByteDataset::kVocabulary * int64_t{sizeof(float)};
+  constexpr int64_t kBytes = llama::TokenDataset::kByteVocabulary * int64_t{sizeof(float)};
   ZERO_ASSIGN_OR_RETURN(
       const Buffer host,
       device->AllocateHost(kBytes, MemoryCategory::kHostStaging, "logits of bytes"));
@@ -76,7 +76,7 @@ absl::Status Generate(const SavedModel& saved, const std::string& prompt, int64_
     ZERO_RETURN_IF_ERROR(device->Copy(*stream, host.data(), logits.data(), kBytes));
     ZERO_RETURN_IF_ERROR(stream->Synchronize());
     text.push_back(
-        sampler.Draw(absl::MakeConstSpan(host.as<float>(), llama::ByteDataset::kVocabulary)));
+        sampler.Draw(absl::MakeConstSpan(host.as<float>(), llama::TokenDataset::kByteVocabulary)));
     sink(static_cast<char>(text.back()));
   }
   return stream->Synchronize();

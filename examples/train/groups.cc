@@ -141,8 +141,8 @@ std::string DescribeGroups(const Options& options, const llama::LlamaConfig& mod
       (!parameter.trainable ? frozen : decays ? decayed : undecayed).Add(parameter);
     }
   }
-  std::string text = absl::StrCat("decay       ", decayed.text(), "\nno decay    ",
-                                  undecayed.text(), "\n");
+  std::string text =
+      absl::StrCat("decay       ", decayed.text(), "\nno decay    ", undecayed.text(), "\n");
   if (frozen.count() > 0) absl::StrAppend(&text, "frozen      ", frozen.text(), "\n");
   return text;
 }

@@ -116,9 +116,9 @@ absl::Status SavedWeights::Load(ShardedOptimizer& optimizer) const {
   if (!loaded.ok()) {
     const std::string message(loaded.status().message());
     const bool tied = absl::StrContains(message, "are one tensor of the model");
-    return absl::Status(loaded.status().code(),
-                        tied ? absl::StrCat(message, ": config.json says tie_word_embeddings true")
-                             : message);
+    return absl::Status(
+        loaded.status().code(),
+        tied ? absl::StrCat(message, ": config.json says tie_word_embeddings true") : message);
   }
   if (loaded->overflowed == 0) return absl::OkStatus();
   const std::string others =

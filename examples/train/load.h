@@ -29,6 +29,11 @@ class SavedWeights {
   // the dtype of its weight.
   absl::Status Load(ShardedOptimizer& optimizer) const;
 
+  // Elements of a parameter as they are in the files, exactly.
+  absl::Status Read(const Parameter& parameter, int64_t first, absl::Span<float> out) const {
+    return files_.Read(name_in_file_.at(parameter.name), first, out);
+  }
+
   // bf16 or fp16 where all tensors used are, else fp32.
   DType dtype() const;
   const WeightFolder& files() const { return files_; }

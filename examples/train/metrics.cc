@@ -5,8 +5,12 @@
 #include <filesystem>
 #include <utility>
 
+#include "absl/strings/match.h"
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "device/status.h"
 #include "examples/support/flags.h"
+#include "io/folder.h"
 
 namespace zero::train {
 namespace {
@@ -32,6 +36,26 @@ std::string WireObject(const WireBytes& wire) {
   return json + "}";
 }
 
+// The lines of the steps up to `step`.
+absl::StatusOr<std::string> LinesUpTo(const std::string& path, int64_t step) {
+  std::ifstream file(path, std::ios::binary);
+  std::string kept, line;
+  for (int64_t number = 1; std::getline(file, line); ++number) {
+    if (file.eof()) break;  // the last line was not finished
+    constexpr absl::string_view kStart = "{\"step\": ";
+    int64_t of = 0;
+    if (!absl::StartsWith(line, kStart) ||
+        !absl::SimpleAtoi(line.substr(kStart.size(), line.find(',') - kStart.size()), &of)) {
+      return absl::InvalidArgumentError(absl::StrCat("--metrics: '", path,
+                                                     "' cannot be appended to: line ", number,
+                                                     " is none of a step; give it another place"));
+    }
+    if (of <= step) absl::StrAppend(&kept, line, "\n");
+  }
+  if (!file.bad()) return kept;
+  return absl::InvalidArgumentError(absl::StrCat("--metrics: '", path, "' cannot be read"));
+}
+
 }  // namespace
 
 std::string MetricsLine(const StepReport& report) {
@@ -43,8 +67,7 @@ std::string MetricsLine(const StepReport& report) {
       ", \"next_loss_scale\": ", support::ShortestNumber(report.result.next_loss_scale),
       ", \"skipped\": ", report.result.applied ? "false" : "true",
       ", \"skipped_steps\": ", report.result.skipped_steps,
-      ", \"consecutive_skips\": ", report.result.consecutive_skips,
-      ", \"tokens\": ", report.tokens,
+      ", \"consecutive_skips\": ", report.result.consecutive_skips, ", \"tokens\": ", report.tokens,
       ", \"tokens_per_second\": ",
       support::ShortestNumber(static_cast<double>(report.tokens) / report.seconds),
       ", \"step_seconds\": ", support::ShortestNumber(report.seconds),
@@ -56,7 +79,7 @@ std::string MetricsLine(const StepReport& report) {
   return json + "}\n";
 }
 
-absl::StatusOr<MetricsFile> MetricsFile::Create(const std::string& path) {
+absl::StatusOr<MetricsFile> MetricsFile::Create(const std::string& path, int64_t resumed_step) {
   MetricsFile metrics;
   if (path.empty()) return metrics;
   std::error_code error;
@@ -71,6 +94,9 @@ absl::StatusOr<MetricsFile> MetricsFile::Create(const std::string& path) {
         absl::StrCat("--metrics: '", path, "' cannot be written: ", std::strerror(errno)));
   }
   metrics.path_ = path;
+  if (resumed_step > 0) {
+    ZERO_ASSIGN_OR_RETURN(metrics.kept_, LinesUpTo(path, resumed_step));
+  }
   return metrics;
 }
 
@@ -85,7 +111,14 @@ absl::Status MetricsFile::Write(const StepReport& report) {
   if (!file_.is_open()) return absl::OkStatus();
   if (std::exchange(empty_, false)) {
     file_.close();
-    file_.open(path_, std::ios::binary | std::ios::trunc);
+    if (kept_.empty()) {
+      file_.open(path_, std::ios::binary | std::ios::trunc);
+    } else {
+      // At any time the file holds what is kept.
+      ZERO_RETURN_IF_ERROR(WriteWhole(path_, kept_));
+      file_.open(path_, std::ios::binary | std::ios::app);
+      kept_.clear();
+    }
   }
   file_ << MetricsLine(report) << std::flush;
   if (file_) return absl::OkStatus();

@@ -1,6 +1,7 @@
 // The file of metrics: one line of JSON a step.
 #pragma once
 
+#include <cstdint>
 #include <fstream>
 #include <string>
 
@@ -18,12 +19,15 @@ namespace zero::train {
 // sent. Numbers read back exactly; null: not finite.
 std::string MetricsLine(const StepReport& report);
 
-// Writes whole lines, each at once. The first replaces what is in the file; a file that was made
+// Writes whole lines, each at once. The first replaces what is in the file, but for lines of
+// steps before the run; a file that was made
 // for nothing is removed again.
 class MetricsFile {
  public:
-  // Tries whether `path` can be written to. An empty path: no metrics are wanted.
-  static absl::StatusOr<MetricsFile> Create(const std::string& path);
+  // Tries whether `path` can be written to. An empty path: no metrics are wanted. After
+  // `resumed_step` steps (0: none) the lines of these stay, and later ones go; kInvalidArgument:
+  // the file holds something else.
+  static absl::StatusOr<MetricsFile> Create(const std::string& path, int64_t resumed_step = 0);
   MetricsFile(MetricsFile&&) = default;
   MetricsFile& operator=(MetricsFile&&) = default;
   ~MetricsFile();
@@ -35,6 +39,7 @@ class MetricsFile {
 
   std::string path_;
   std::ofstream file_;
+  std::string kept_;  // what the file begins with
   bool existed_ = false;
   bool empty_ = true;
 };

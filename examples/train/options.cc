@@ -10,6 +10,7 @@
 #include "device/dtype.h"
 #include "device/status.h"
 #include "examples/llama/model_description.h"
+#include "examples/train/checkpoint_options.h"
 #include "examples/train/groups.h"
 #include "examples/train/product_threads.h"
 #include "examples/train/rank_device.h"
@@ -39,7 +40,10 @@ MasterKind MasterOf(const std::string& name) {
 void AddFlags(support::FlagTable& flags, Options& options) {
   flags.AddText("model", &options.model, "PATH",
                 "config.json of a model, or a folder with it and perhaps weights");
-  flags.AddText("data", &options.data, "FILE", "text to train on; its bytes are the tokens");
+  flags.AddText("data", &options.data, "FILE",
+                "text to train on, whose bytes are the tokens, or ids of tokens");
+  flags.AddChoice("data_format", &options.data_format, {"auto", "text", "llmc", "uint16", "uint32"},
+                  "of data files; auto: llm.c's by their header, else text");
   flags.AddText("config", &options.config, "FILE",
                 "DeepSpeed's JSON; flags add to it and do not contradict it");
   flags.AddCount("ranks", &options.ranks, 1, 256, "ranks, as threads; a launcher's are processes");
@@ -104,6 +108,7 @@ void AddFlags(support::FlagTable& flags, Options& options) {
   flags.AddChoice("output_dtype", &options.output_dtype, {"auto", "fp32", "bf16", "fp16"},
                   "of saved weights; auto: --dtype, fp32: the masters");
   flags.AddText("metrics", &options.metrics, "FILE", "gets one line of JSON a step");
+  AddCheckpointFlags(flags, options);
   flags.AddCount("log_every", &options.log_every, 1, kMost,
                  "steps from line to line where no terminal shows progress");
   flags.AddCount("evaluate_every", &options.evaluate_every, 0, kMost,
@@ -135,6 +140,11 @@ absl::Status CheckEffects(const support::FlagTable& flags, const Options& option
                {"prefetch", options.stage == 3 || options.compare_stages, "--stage 3"},
                {"max_shard_size", !options.output.empty(), "--output"},
                {"output_dtype", !options.output.empty(), "--output"},
+               {"save_every", !options.checkpoint_dir.empty(), "--checkpoint_dir"},
+               {"save_every_minutes", !options.checkpoint_dir.empty(), "--checkpoint_dir"},
+               {"keep_last", !options.checkpoint_dir.empty(), "--checkpoint_dir"},
+               {"keep_every", options.keep_last > 0, "--keep_last"},
+               {"checkpoint_memory", !options.checkpoint_dir.empty(), "--checkpoint_dir"},
                {"repeats", options.compare_stages, "--compare_stages"},
                {"evaluate_batches", options.evaluate_every > 0, "--evaluate_every"}};
   for (const auto& rule : rules) {
@@ -150,7 +160,7 @@ absl::Status FinishOptions(Options& options) {
   if (options.model.empty()) {
     return wrong("--model is missing; it must name a config.json or its folder");
   }
-  if (options.data.empty()) return wrong("--data is missing; it must name a text file");
+  if (options.data.empty()) return wrong("--data is missing; it must name a file");
   if (options.accumulation_dtype != "fp32" && options.accumulation_dtype != options.dtype) {
     return wrong(absl::StrCat("--accumulation_dtype is '", options.accumulation_dtype,
                               "'; with --dtype ", options.dtype, " it must be fp32",
@@ -185,6 +195,7 @@ absl::Status FinishOptions(Options& options) {
     const absl::StatusOr<Schedule> schedule = ScheduleOf(options);
     if (!schedule.ok()) return wrong(absl::StrCat("--schedule: ", schedule.status().message()));
   }
+  ZERO_RETURN_IF_ERROR(CheckCheckpointOptions(options));
   if (options.threads == 0) options.threads = std::max(1u, std::thread::hardware_concurrency());
   return absl::OkStatus();
 }
@@ -248,6 +259,7 @@ Config OptimizerConfig(const Options& options) {
   config.accumulation = ParseDType(options.accumulation_dtype).value_or(DType::kF32);
   config.reduce_bucket_size = options.reduce_bucket_size;
   config.prefetch = static_cast<int>(options.prefetch);
+  config.checkpoint_memory = options.checkpoint_dir.empty() ? 0 : options.checkpoint_memory;
   config.reduction = ParseReductionKind(options.reduction).value_or(ReductionKind::kOrdered);
   return config;
 }

@@ -21,6 +21,7 @@ namespace zero::train {
 struct Options {
   std::string model;
   std::string data;
+  std::string data_format = Name(llama::TokenFormat::kAuto);
   std::string config;
   int64_t ranks = 1;
   int64_t stage = 3;
@@ -66,6 +67,13 @@ struct Options {
   int64_t evaluate_every = 0;
   int64_t evaluate_batches = 4;
   std::string evaluate_data;
+  std::string checkpoint_dir;
+  int64_t save_every = 0;
+  double save_every_minutes = 0;
+  int64_t keep_last = 0;
+  int64_t keep_every = 0;
+  int64_t checkpoint_memory = 1'000'000'000;
+  std::string resume;
   bool compare_stages = false;
   int64_t repeats = 3;
 

@@ -43,6 +43,12 @@ OutputFolder::~OutputFolder() {
   }
 }
 
+std::vector<std::string> OutputFolder::made() const {
+  std::vector<std::string> paths;
+  for (const fs::path& path : made_) paths.insert(paths.begin(), path.string());
+  return paths;
+}
+
 absl::Status OutputFolder::MakeFolders() {
   std::vector<fs::path> missing;
   std::error_code error;

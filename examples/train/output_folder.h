@@ -22,6 +22,8 @@ class OutputFolder {
   ~OutputFolder();
 
   const std::string& path() const { return path_; }
+  // The folders that were made, innermost first.
+  std::vector<std::string> made() const;
 
  private:
   explicit OutputFolder(std::string path) : path_(std::move(path)) {}

@@ -10,6 +10,7 @@
 #include "collectives/nccl_group.h"
 #include "device/dtype.h"
 #include "device/status.h"
+#include "examples/train/checkpoint_options.h"
 #include "examples/train/rank_error.h"
 #include "zero/deepspeed_keys.h"
 
@@ -87,15 +88,15 @@ std::string LinesOf(const llama::LlamaConfig& model, const std::string& dtype) {
   return lines;
 }
 
-std::string TextOf(const llama::ByteDataset& data) {
-  return absl::StrCat(data.bytes(), " bytes with hash ", absl::Hex(data.hash()));
+std::string TextOf(const llama::TokenDataset& data) {
+  return absl::StrCat(data.Summary(), " with hash ", absl::Hex(data.hash()));
 }
 
 }  // namespace
 
 std::string ConfigurationOf(const Options& o, const llama::LlamaConfig& model,
-                            const SavedWeights* weights, const llama::ByteDataset& data,
-                            const llama::ByteDataset* evaluation) {
+                            const SavedWeights* weights, const llama::TokenDataset& data,
+                            const llama::TokenDataset* evaluation) {
   return absl::StrCat(
       LinesOf(o.file), "\n--ranks=", o.ranks, "\n--stage=", o.stage, "\n--dtype=", o.dtype,
       "\n--loss_scale=", o.loss_scale, "\n--loss_scaling=", o.loss_scaling,
@@ -112,7 +113,7 @@ std::string ConfigurationOf(const Options& o, const llama::LlamaConfig& model,
       "\n--reduction=", o.reduction, "\n--output=", o.output,
       "\n--max_shard_size=", o.max_shard_size, "\n--output_dtype=", o.output_dtype,
       "\n--metrics=", o.metrics, "\n--evaluate_every=", o.evaluate_every,
-      "\n--evaluate_batches=", o.evaluate_batches, "\n--data: ", TextOf(data),
+      "\n--evaluate_batches=", o.evaluate_batches, CheckpointLines(o), "\n--data: ", TextOf(data),
       "\n--evaluate_data: ", evaluation == nullptr ? "none" : TextOf(*evaluation),
       "\nweights of --model: ", weights == nullptr ? "random" : weights->Summary(),
       LinesOf(model, o.dtype));

@@ -39,8 +39,8 @@ int64_t CudaDeviceOf(const Options& options, const std::optional<Launch>& launch
 // Lines of key=value of everything that must be the same on every rank.
 // `evaluation`: null where there is none.
 std::string ConfigurationOf(const Options& options, const llama::LlamaConfig& model,
-                            const SavedWeights* weights, const llama::ByteDataset& data,
-                            const llama::ByteDataset* evaluation);
+                            const SavedWeights* weights, const llama::TokenDataset& data,
+                            const llama::TokenDataset* evaluation);
 
 // Tells the others that this process cannot take part, so that they do not wait for it; some
 // seconds at most.

@@ -52,12 +52,11 @@ std::string Progress::Line(const StepReport& report) const {
       absl::StrFormat("step %*d/%d  loss %.4f  ", static_cast<int>(absl::StrCat(steps_).size()),
                       report.step, steps_, report.loss);
   if (report.result.applied) {
-    absl::StrAppendFormat(
-        &line, "norm %.3f  rate %.2e  %6s tokens/s  %s left", report.result.gradient_norm,
-        report.result.learning_rate,
-        support::WithSeparators(
-            static_cast<int64_t>(static_cast<double>(report.tokens) / step_seconds)),
-        support::Duration(left));
+    absl::StrAppendFormat(&line, "norm %.3f  rate %.2e  %6s tokens/s  %s left",
+                          report.result.gradient_norm, report.result.learning_rate,
+                          support::WithSeparators(static_cast<int64_t>(
+                              static_cast<double>(report.tokens) / step_seconds)),
+                          support::Duration(left));
   } else {
     absl::StrAppend(&line, Skipped(report.result));
   }
@@ -70,13 +69,14 @@ std::string Progress::Line(const StepReport& report) const {
 void Progress::Show(const StepReport& report) {
   Push(losses_, report.loss);
   Push(recent_, report.seconds);
+  ++shown_;
   tokens_ += report.tokens;
   seconds_ += report.seconds;
   skipped_ += report.result.applied ? 0 : 1;
   const bool notable = report.evaluation_loss.has_value() || !report.result.applied;
   const std::string line = Line(report);
   if (!terminal_) {
-    const bool due = report.step == 1 || report.step == steps_ || report.step % log_every_ == 0;
+    const bool due = shown_ == 1 || report.step == steps_ || report.step % log_every_ == 0;
     if (due || notable) std::cout << line << std::endl;
     return;
   }
@@ -93,8 +93,9 @@ void Progress::Show(const StepReport& report) {
 }
 
 void Progress::Summary() const {
+  if (shown_ == 0) return;
   std::cout << absl::StrFormat(
-      "%d steps, %s tokens in %s; mean loss of the last %d steps: %.4f nats per token", steps_,
+      "%d steps, %s tokens in %s; mean loss of the last %d steps: %.4f nats per token", shown_,
       support::WithSeparators(tokens_), support::Duration(seconds_), losses_.size(), Mean(losses_));
   if (skipped_ > 0) {
     std::cout << "; " << skipped_ << (skipped_ == 1 ? " step" : " steps") << " skipped";

@@ -18,7 +18,7 @@ class Progress {
   void Show(const StepReport& report);
   // Ends the line that is being redrawn.
   void Finish();
-  // Mean loss, tokens and seconds so far, one line.
+  // Mean loss, tokens and seconds so far, one line; nothing where no step was shown.
   void Summary() const;
 
  private:
@@ -31,6 +31,7 @@ class Progress {
   size_t width_ = 0;           // of the line that is on the terminal
   std::deque<double> losses_;  // of the last steps
   std::deque<double> recent_;  // seconds of the last steps
+  int64_t shown_ = 0;
   int64_t tokens_ = 0;
   int64_t skipped_ = 0;
   double seconds_ = 0;

@@ -12,7 +12,10 @@
 
 namespace zero::train {
 
-RankTrainer::RankTrainer(const Job& job, ProcessGroup* group) : job_(job), group_(group) {}
+RankTrainer::RankTrainer(const Job& job, ProcessGroup* group)
+    : job_(job),
+      group_(group),
+      checkpoints_(job.checkpoints, job.options, job.model, *job.data, group) {}
 
 RankTrainer::~RankTrainer() {
   // The optimizer waits for its own streams; the buffers of the others wait for nobody.
@@ -31,6 +34,13 @@ absl::Status RankTrainer::Initialise() {
   ZERO_ASSIGN_OR_RETURN(optimizer_,
                         ShardedOptimizer::Create(OptimizerConfig(options), std::move(grouped),
                                                  device_.get(), group_));
+  ZERO_ASSIGN_OR_RETURN(const bool resumed,
+                        checkpoints_.Resume(device_.get(), *stream_, optimizer_.get()));
+  applied_ = checkpoints_.applied_before();
+  return resumed ? absl::OkStatus() : SetInitialWeights();
+}
+
+absl::Status RankTrainer::SetInitialWeights() {
   if (job_.weights != nullptr) {
     return job_.weights->Load(*optimizer_);
   }
@@ -38,7 +48,7 @@ absl::Status RankTrainer::Initialise() {
     return llama::InitialDeviation(job_.model, parameter);
   };
   return optimizer_->Write(State::kMaster,
-                           NormalInitializer(static_cast<uint64_t>(options.seed), deviation));
+                           NormalInitializer(static_cast<uint64_t>(job_.options.seed), deviation));
 }
 
 absl::Status RankTrainer::Run() {
@@ -53,8 +63,11 @@ absl::Status RankTrainer::Run() {
 absl::Status RankTrainer::RunSteps() {
   const Options& options = job_.options;
   (void)NewTraffic();  // of the initial weights
+  checkpoints_.Start(optimizer_.get());
   last_finish_ = Clock::now();
-  for (int64_t step = 1; step <= options.steps; ++step) {
+  int64_t step = checkpoints_.first_step();
+  while (step < options.steps && !checkpoints_.stops()) {
+    ++step;
     if (job_.before_step) ZERO_RETURN_IF_ERROR(job_.before_step(group_->rank(), step));
     ZERO_RETURN_IF_ERROR(EnqueueStep(step));
     const bool evaluate = options.evaluate_every > 0 && step % options.evaluate_every == 0;
@@ -68,11 +81,19 @@ absl::Status RankTrainer::RunSteps() {
       }
       ZERO_RETURN_IF_ERROR(Report(report));
     }
+    if (step < options.steps && !checkpoints_.stops()) {
+      ZERO_RETURN_IF_ERROR(checkpoints_.AfterStep(step));
+    }
     if (evaluate) last_finish_ = Clock::now();
+  }
+  while (!flights_.empty()) {  // after a signal
+    ZERO_ASSIGN_OR_RETURN(const StepReport report, TakeReport());
+    ZERO_RETURN_IF_ERROR(Report(report));
   }
   ZERO_RETURN_IF_ERROR(optimizer_->Finish());
   // With 0 any number of skips is fine, so all are.
-  return options.max_skips > 0 ? CheckProgress() : absl::OkStatus();
+  if (options.max_skips > 0 && step == options.steps) ZERO_RETURN_IF_ERROR(CheckProgress());
+  return checkpoints_.Finish(step);
 }
 
 absl::Status RankTrainer::CheckProgress() const {
@@ -91,13 +112,15 @@ absl::Status RankTrainer::EnqueueStep(int64_t step) {
   const llama::Dealing dealing = DealingOf(options, group_->rank());
   int64_t valid_tokens = 0;
   for (int64_t micro = 0; micro < options.accumulation; ++micro) {
-    ZERO_ASSIGN_OR_RETURN(const llama::Batch batch, job_.data->FillBatch(step - 1, micro, dealing));
+    ZERO_ASSIGN_OR_RETURN(const llama::Batch batch,
+                          job_.data->FillBatch(checkpoints_.PositionOf(step), micro, dealing));
     const Pass pass = micro + 1 == options.accumulation ? Pass::kTrainLast : Pass::kTrain;
     ZERO_RETURN_IF_ERROR(
         llama::TrainPass(*optimizer_, *model_, *stream_, pass, batch, exchange_->loss(micro)));
     valid_tokens += batch.valid_tokens;
   }
-  ZERO_RETURN_IF_ERROR(exchange_->Enqueue(*stream_, kMetrics, options.accumulation));
+  ZERO_RETURN_IF_ERROR(
+      exchange_->Enqueue(*stream_, kMetrics, options.accumulation, checkpoints_.Requests()));
   ZERO_ASSIGN_OR_RETURN(
       Pending<StepResult> result,
       optimizer_->Step(static_cast<double>(valid_tokens) * model_->options().loss_factor));
@@ -111,6 +134,7 @@ absl::StatusOr<StepReport> RankTrainer::TakeReport() {
   StepReport report;
   report.step = flight.step;
   ZERO_ASSIGN_OR_RETURN(const Gathered gathered, exchange_->Take());
+  checkpoints_.Hear(report.step, gathered.requests);
   ZERO_ASSIGN_OR_RETURN(report.result, flight.result.Get());
   const Clock::time_point now = Clock::now();
   report.seconds = std::chrono::duration<double>(now - last_finish_).count();

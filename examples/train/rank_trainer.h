@@ -19,6 +19,7 @@
 #include "examples/llama/config.h"
 #include "examples/llama/model.h"
 #include "examples/llama/tokens.h"
+#include "examples/train/checkpoints.h"
 #include "examples/train/load.h"
 #include "examples/train/options.h"
 #include "examples/train/step_exchange.h"
@@ -44,8 +45,8 @@ struct Job {
   Options options;
   llama::LlamaConfig model;
   const SavedWeights* weights = nullptr;  // that the run starts from; null: random ones
-  const llama::ByteDataset* data = nullptr;
-  const llama::ByteDataset* evaluation_data = nullptr;  // null where nothing is evaluated
+  const llama::TokenDataset* data = nullptr;
+  const llama::TokenDataset* evaluation_data = nullptr;  // null where nothing is evaluated
   ThreadPool* pool = nullptr;
   // Where ranks are processes: that of the rank which this one runs. Null: ranks are threads.
   ProcessGroup* group = nullptr;
@@ -55,7 +56,10 @@ struct Job {
   std::function<absl::Status(const StepReport&)> report;
   // Called on every rank's thread before each step; for tests. May be empty.
   std::function<absl::Status(int rank, int64_t step)> before_step;
-  // [collective] Called on every rank's thread after the last step. May be empty.
+  CheckpointJob checkpoints;
+  RunEnd* end = nullptr;  // gets rank 0's, before its thread ends; may be null
+  // [collective] Called on every rank's thread after the last step, unless a signal stopped the run
+  // before. May be empty.
   std::function<absl::Status(ShardedOptimizer&, int rank)> finish;
 };
 
@@ -67,13 +71,14 @@ class RankTrainer {
   // Waits for this rank's streams. After an error, abort the group first, or they wait for others.
   ~RankTrainer();
 
-  // [collective] Allocates everything and sets the initial weights.
+  // [collective] Allocates everything and sets the initial weights, or loads a checkpoint.
   absl::Status Initialise();
-  // [collective] All steps. Once, after Initialise. kOutOfRange, on every rank: the optimizer
-  // stopped the run, or every step was skipped while options.max_skips is not 0.
+  // [collective] All steps, up to a signal. Once, after Initialise. kOutOfRange, on every rank: the
+  // optimizer stopped the run, or every step was skipped while options.max_skips is not 0.
   absl::Status Run();
 
   ShardedOptimizer& optimizer() { return *optimizer_; }
+  const RunEnd& end() const { return checkpoints_.end(); }
 
  private:
   using Clock = std::chrono::steady_clock;
@@ -84,6 +89,7 @@ class RankTrainer {
   };
 
   absl::Status RunSteps();
+  absl::Status SetInitialWeights();
   absl::Status EnqueueStep(int64_t step);
   absl::StatusOr<StepReport> TakeReport();
   // That a step has changed something.
@@ -101,6 +107,7 @@ class RankTrainer {
   std::unique_ptr<llama::LlamaModel> model_;
   std::unique_ptr<ShardedOptimizer> optimizer_;
   std::unique_ptr<StepExchange> exchange_;
+  CheckpointKeeper checkpoints_;
 
   std::deque<Flight> flights_;
   bool applied_ = false;  // any step

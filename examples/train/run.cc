@@ -36,7 +36,9 @@ absl::Status Train(const Job& job, RankTrainer& trainer, int rank) {
   try {
     ZERO_RETURN_IF_ERROR(trainer.Initialise());
     ZERO_RETURN_IF_ERROR(trainer.Run());
-    return job.finish ? job.finish(trainer.optimizer(), rank) : absl::OkStatus();
+    if (rank == 0 && job.end != nullptr) *job.end = trainer.end();
+    const bool stopped = trainer.end().signals != 0;
+    return job.finish && !stopped ? job.finish(trainer.optimizer(), rank) : absl::OkStatus();
   } catch (const std::exception& error) {
     return absl::InternalError(absl::StrCat("threw: ", error.what()));
   } catch (...) {

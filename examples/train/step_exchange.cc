@@ -23,7 +23,7 @@ absl::StatusOr<std::unique_ptr<StepExchange>> StepExchange::Create(Device* devic
   exchange->results_.resize(kOutstanding);
   for (Result& result : exchange->results_) {
     ZERO_ASSIGN_OR_RETURN(
-        result.sent, device->AllocateHost(static_cast<int64_t>(sizeof(MemoryTable)),
+        result.sent, device->AllocateHost(static_cast<int64_t>(sizeof(OwnNews)),
                                           MemoryCategory::kHostStaging, "memory table to send"));
     ZERO_ASSIGN_OR_RETURN(result.received,
                           device->AllocateHost(bytes * group->size(), MemoryCategory::kHostStaging,
@@ -35,12 +35,13 @@ absl::StatusOr<std::unique_ptr<StepExchange>> StepExchange::Create(Device* devic
 
 int64_t StepExchange::RecordBytes(int64_t micro_batches) {
   return micro_batches * static_cast<int64_t>(sizeof(LossSum)) +
-         static_cast<int64_t>(sizeof(MemoryTable));
+         static_cast<int64_t>(sizeof(OwnNews));
 }
 
 LossSum* StepExchange::loss(int64_t micro_batch) const { return own_.as<LossSum>() + micro_batch; }
 
-absl::Status StepExchange::Enqueue(const Stream& stream, const char* name, int64_t micro_batches) {
+absl::Status StepExchange::Enqueue(const Stream& stream, const char* name, int64_t micro_batches,
+                                   uint64_t requests) {
   if (outstanding_.size() == kOutstanding || micro_batches > micro_batches_) {
     return absl::FailedPreconditionError(
         absl::StrCat("exchange of ", micro_batches, " losses, with ", outstanding_.size(),
@@ -48,15 +49,15 @@ absl::Status StepExchange::Enqueue(const Stream& stream, const char* name, int64
   }
   Result& result = results_[next_];
   result.micro_batches = micro_batches;
-  const MemoryTable memory = device_->memory();
-  std::memcpy(result.sent.data(), &memory, sizeof(memory));
+  const OwnNews news{device_->memory(), requests};
+  std::memcpy(result.sent.data(), &news, sizeof(news));
 
-  // The table follows the losses directly, so that both travel in one piece.
+  // They follow the losses directly, so that all travels in one piece.
   const int64_t loss_bytes = micro_batches * static_cast<int64_t>(sizeof(LossSum));
-  const auto table_bytes = static_cast<int64_t>(sizeof(MemoryTable));
+  const auto news_bytes = static_cast<int64_t>(sizeof(OwnNews));
   ZERO_RETURN_IF_ERROR(
-      device_->Copy(stream, own_.bytes_at(loss_bytes), result.sent.data(), table_bytes));
-  const int64_t bytes = loss_bytes + table_bytes;
+      device_->Copy(stream, own_.bytes_at(loss_bytes), result.sent.data(), news_bytes));
+  const int64_t bytes = loss_bytes + news_bytes;
   const AllGatherPiece piece{own_.data(), all_.data(), bytes, bytes};
   ZERO_RETURN_IF_ERROR(group_->AllGather(stream, name, {&piece, 1}));
   ZERO_RETURN_IF_ERROR(
@@ -87,9 +88,11 @@ absl::StatusOr<Gathered> StepExchange::Take() {
       gathered.loss_sum += loss.loss;
       gathered.tokens += loss.tokens;
     }
-    MemoryTable memory;
-    std::memcpy(&memory, record, sizeof(memory));
-    record += sizeof(memory);
+    OwnNews news;
+    std::memcpy(&news, record, sizeof(news));
+    record += sizeof(news);
+    gathered.requests |= news.requests;
+    const MemoryTable& memory = news.memory;
     for (size_t c = 0; c < memory.size(); ++c) {
       gathered.memory[c].current = std::max(gathered.memory[c].current, memory[c].current);
       gathered.memory[c].peak = std::max(gathered.memory[c].peak, memory[c].peak);

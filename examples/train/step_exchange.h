@@ -21,11 +21,18 @@ namespace zero::train {
 // What the exchange after a step is counted under (ProcessGroup::traffic).
 inline constexpr const char* kMetrics = "metrics";
 
+// What a rank tells besides its losses.
+struct OwnNews {
+  MemoryTable memory;
+  uint64_t requests = 0;
+};
+
 // What all ranks together report of one step or evaluation.
 struct Gathered {
   double loss_sum = 0;  // rank by rank, in each micro-batch by micro-batch: always the same bits
   int64_t tokens = 0;
-  MemoryTable memory;  // the most of any rank, by category
+  MemoryTable memory;     // the most of any rank, by category
+  uint64_t requests = 0;  // bits that any rank set
 
   double mean_loss() const { return loss_sum / static_cast<double>(tokens); }
 };
@@ -39,7 +46,7 @@ class StepExchange {
   static absl::StatusOr<std::unique_ptr<StepExchange>> Create(Device* device, ProcessGroup* group,
                                                               int64_t micro_batches);
 
-  // Bytes of what one rank sends: its losses, then its memory table.
+  // Bytes of what one rank sends: its losses, then its memory table and its requests.
   static int64_t RecordBytes(int64_t micro_batches);
   // Bytes that Create allocates, as kOther, and of the host, as kHostStaging.
   static int64_t DeviceBytes(int64_t ranks, int64_t micro_batches) {
@@ -47,14 +54,16 @@ class StepExchange {
   }
   static int64_t HostBytes(int64_t ranks, int64_t micro_batches) {
     return static_cast<int64_t>(kOutstanding) *
-           (static_cast<int64_t>(sizeof(MemoryTable)) + ranks * RecordBytes(micro_batches));
+           (static_cast<int64_t>(sizeof(OwnNews)) + ranks * RecordBytes(micro_batches));
   }
 
   // Device memory: where a pass on the stream given to Enqueue puts the loss of a micro-batch.
   llama::LossSum* loss(int64_t micro_batch) const;
 
-  // [collective] Enqueues the exchange of the first `micro_batches` losses, counted under `name`.
-  absl::Status Enqueue(const Stream& stream, const char* name, int64_t micro_batches);
+  // [collective] Enqueues the exchange of the first `micro_batches` losses, counted under `name`,
+  // and of what this rank asks of all.
+  absl::Status Enqueue(const Stream& stream, const char* name, int64_t micro_batches,
+                       uint64_t requests = 0);
   // The result of the oldest Enqueue. Waits for it.
   absl::StatusOr<Gathered> Take();
 

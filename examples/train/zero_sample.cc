@@ -63,10 +63,10 @@ absl::Status Run(const SampleOptions& options) {
   if (!saved.ok()) {
     return absl::Status(saved.status().code(), absl::StrCat("--model: ", saved.status().message()));
   }
-  if (saved->config.vocab_size < llama::ByteDataset::kVocabulary) {
+  if (saved->config.vocab_size < llama::TokenDataset::kByteVocabulary) {
     return absl::InvalidArgumentError(absl::StrCat(
         "--model: ", options.model, ": key \"vocab_size\" is ", saved->config.vocab_size,
-        "; bytes as tokens need at least ", llama::ByteDataset::kVocabulary));
+        "; bytes as tokens need at least ", llama::TokenDataset::kByteVocabulary));
   }
   ThreadPool pool(static_cast<int>(options.threads));
   const DeviceChoice choice{options.device, std::max<int64_t>(0, options.cuda_device)};

@@ -1,4 +1,4 @@
-// zero-train: trains a byte-level LLaMA model on a text, its state sharded over ranks.
+// zero-train: trains a LLaMA model on a text or tokens, its state sharded over ranks.
 #include <unistd.h>
 
 #include <algorithm>
@@ -29,8 +29,10 @@
 #include "examples/train/processes.h"
 #include "examples/train/progress.h"
 #include "examples/train/rank_device.h"
+#include "examples/train/resume.h"
 #include "examples/train/run.h"
 #include "examples/train/save.h"
+#include "examples/train/signals.h"
 #include "kernels/simd_targets.h"
 
 namespace zero::train {
@@ -39,15 +41,16 @@ namespace {
 constexpr const char* kProgram = "zero-train";
 
 void PrintConfiguration(const Options& options, const llama::LlamaConfig& model,
-                        const SavedWeights* weights, const llama::ByteDataset& data,
-                        const std::string& machine) {
+                        const SavedWeights* weights, const llama::TokenDataset& data,
+                        const ResumePoint& point, const std::string& machine) {
   std::cout << "model       " << options.model << ": "
             << support::WithSeparators(llama::ParameterCount(model)) << " parameters in "
             << options.dtype << ", " << model.num_hidden_layers << " layers of "
             << model.hidden_size << ", " << model.num_attention_heads << " heads, "
             << model.num_key_value_heads << " of keys and values\n"
             << "weights     "
-            << (weights == nullptr
+            << (!point.path.empty() ? absl::StrCat("those of ", point.path)
+                : weights == nullptr
                     ? absl::StrCat("random, of --seed ", options.seed)
                     : absl::StrCat(weights->files().path(), ": ", weights->Summary()))
             << '\n';
@@ -57,12 +60,13 @@ void PrintConfiguration(const Options& options, const llama::LlamaConfig& model,
     }
     if (!weights->Ignored().empty()) std::cout << "ignored     " << weights->Ignored() << '\n';
   }
-  std::cout << "data        " << options.data << ": " << support::WithSeparators(data.bytes())
-            << " bytes, " << support::WithSeparators(data.samples()) << " samples of "
-            << options.sequence_length << (options.shuffle ? ", shuffled\n" : ", in order\n")
-            << "step        " << support::WithSeparators(TokensPerStep(options))
-            << " tokens: " << options.ranks << " ranks x " << options.accumulation << " passes x "
-            << options.micro_batch << " samples x " << options.sequence_length << '\n'
+  std::cout << "data        " << options.data << ": " << support::WithSeparators(data.tokens())
+            << " " << data.Unit() << ", " << support::WithSeparators(data.samples())
+            << " samples of " << options.sequence_length
+            << (options.shuffle ? ", shuffled\n" : ", in order\n") << "step        "
+            << support::WithSeparators(TokensPerStep(options)) << " tokens: " << options.ranks
+            << " ranks x " << options.accumulation << " passes x " << options.micro_batch
+            << " samples x " << options.sequence_length << '\n'
             << DescribeGroups(options, model) << "machine     " << machine << '\n'
             << DescribeConfigFile(options);
   const bool own = options.file.has_value() && options.file->config.schedule;
@@ -86,17 +90,27 @@ void PrintPlan(const Options& options, const Cost& cost) {
   std::cout << std::endl;
 }
 
+// Whether the run could be gone on with from its end.
+absl::Status LastCheckpoint(const RunEnd& end) {
+  if (end.saved.ok()) return absl::OkStatus();
+  return absl::Status(end.saved.code(), absl::StrCat("the checkpoint of step ", end.step,
+                                                     " is not saved: ", end.saved.message()));
+}
+
 // `print`: what is known of the run, when nothing stands in its way any more.
-absl::Status Train(Job job, const std::function<void()>& print) {
+absl::Status Train(Job job, const ResumePoint& point, const std::function<void()>& print) {
   const Options& options = job.options;
   ZERO_ASSIGN_OR_RETURN(const Cost cost, PlanCost(options, job.model));
   // Rank 0 writes for all.
   const bool writes = job.group == nullptr || job.group->rank() == 0;
   ZERO_ASSIGN_OR_RETURN(const OutputFolder output,
                         OutputFolder::Prepare(writes ? options.output : ""));
-  ZERO_ASSIGN_OR_RETURN(MetricsFile metrics, MetricsFile::Create(writes ? options.metrics : ""));
+  RemoveOnSignals(output.made());
+  ZERO_ASSIGN_OR_RETURN(MetricsFile metrics,
+                        MetricsFile::Create(writes ? options.metrics : "", point.step));
   print();
   PrintPlan(options, cost);
+  if (!point.note.empty()) std::cout << "resume      " << point.note << std::endl;
   // A launcher may give a rank a terminal of its own, and write what it reads from it to a file.
   const bool terminal = job.group == nullptr && isatty(STDOUT_FILENO) == 1;
   Progress progress(options.steps, options.log_every, terminal);
@@ -105,6 +119,13 @@ absl::Status Train(Job job, const std::function<void()>& print) {
     return metrics.Write(report);
   };
   std::string saved;  // in words, of rank 0
+  job.checkpoints.resume = point.path;
+  job.checkpoints.say = [&](const std::string& line) {
+    progress.Finish();
+    std::cout << line << std::endl;
+  };
+  RunEnd end;
+  job.end = &end;
   if (!options.output.empty()) {
     job.finish = [&](ShardedOptimizer& optimizer, int rank) -> absl::Status {
       ZERO_ASSIGN_OR_RETURN(const WeightsSaved result, SaveModel(optimizer, options, job.model));
@@ -116,8 +137,16 @@ absl::Status Train(Job job, const std::function<void()>& print) {
   progress.Finish();
   ZERO_RETURN_IF_ERROR(status);
   progress.Summary();
+  if (end.signals != 0) {
+    std::cout << "stopped by " << StopSignalName(end.signals) << " after step " << end.step
+              << "; --resume goes on" << std::endl;
+    return LastCheckpoint(end);
+  }
+  if (end.first_step == options.steps) {
+    std::cout << "the run was complete: all " << options.steps << " steps were done" << std::endl;
+  }
   if (!saved.empty()) std::cout << saved << std::endl;
-  return absl::OkStatus();
+  return LastCheckpoint(end);
 }
 
 absl::Status Prefixed(const char* flag, const absl::Status& status) {
@@ -127,11 +156,6 @@ absl::Status Prefixed(const char* flag, const absl::Status& status) {
 absl::StatusOr<llama::LlamaConfig> OpenModel(const Options& options) {
   absl::StatusOr<llama::LlamaConfig> model = llama::ReadConfig(options.model);
   if (!model.ok()) return Prefixed("--model", model.status());
-  if (model->vocab_size < llama::ByteDataset::kVocabulary) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("--model: ", options.model, ": key \"vocab_size\" is ", model->vocab_size,
-                     "; bytes as tokens need at least ", llama::ByteDataset::kVocabulary));
-  }
   return model;
 }
 
@@ -149,13 +173,17 @@ absl::StatusOr<std::optional<SavedWeights>> OpenWeights(const Options& options,
   return *std::move(weights);
 }
 
-absl::StatusOr<llama::ByteDataset> OpenText(const char* flag, const std::string& path,
-                                            const Options& options, llama::SampleOrder order) {
-  llama::ByteDataset::Options settings;
+absl::StatusOr<llama::TokenDataset> OpenData(const char* flag, const std::string& path,
+                                             const Options& options,
+                                             const llama::LlamaConfig& model,
+                                             llama::SampleOrder order) {
+  llama::TokenDataset::Options settings;
   settings.sequence_length = options.sequence_length;
   settings.order = order;
   settings.seed = static_cast<uint64_t>(options.seed);
-  absl::StatusOr<llama::ByteDataset> data = llama::ByteDataset::Open(path, settings);
+  settings.vocabulary = model.vocab_size;
+  ZERO_ASSIGN_OR_RETURN(settings.format, llama::ParseTokenFormat(options.data_format));
+  absl::StatusOr<llama::TokenDataset> data = llama::TokenDataset::Open(path, settings);
   if (!data.ok()) return Prefixed(flag, data.status());
   return data;
 }
@@ -182,15 +210,15 @@ absl::Status Run(const Options& options, const llama::LlamaConfig& model,
   using llama::SampleOrder;
   ZERO_ASSIGN_OR_RETURN(const std::optional<SavedWeights> saved, OpenWeights(options, model));
   const SavedWeights* weights = saved.has_value() ? &*saved : nullptr;
-  ZERO_ASSIGN_OR_RETURN(const llama::ByteDataset data,
-                        OpenText("--data", options.data, options,
+  ZERO_ASSIGN_OR_RETURN(const llama::TokenDataset data,
+                        OpenData("--data", options.data, options, model,
                                  options.shuffle ? SampleOrder::kShuffled : SampleOrder::kFile));
-  std::optional<llama::ByteDataset> evaluation_data;
+  std::optional<llama::TokenDataset> evaluation_data;
   if (options.evaluate_every > 0) {
     const bool own = !options.evaluate_data.empty();
-    ZERO_ASSIGN_OR_RETURN(evaluation_data, OpenText(own ? "--evaluate_data" : "--data",
+    ZERO_ASSIGN_OR_RETURN(evaluation_data, OpenData(own ? "--evaluate_data" : "--data",
                                                     own ? options.evaluate_data : options.data,
-                                                    options, SampleOrder::kFile));
+                                                    options, model, SampleOrder::kFile));
   }
   ZERO_RETURN_IF_ERROR(LimitSimdTargets(options.simd));
   ZERO_RETURN_IF_ERROR(
@@ -208,9 +236,13 @@ absl::Status Run(const Options& options, const llama::LlamaConfig& model,
   job.cuda_device = CudaDeviceOf(options, launch);
   const DeviceChoice device{options.device, job.cuda_device};
   ZERO_ASSIGN_OR_RETURN(const std::string machine, DescribeDevice(device, options.threads));
-  const auto print = [&] { PrintConfiguration(options, model, weights, data, machine); };
+  ResumePoint point;
+  if (!launch.has_value() || launch->rank == 0) {
+    ZERO_ASSIGN_OR_RETURN(point, PrepareCheckpoints(options, model, data));
+  }
+  const auto print = [&] { PrintConfiguration(options, model, weights, data, point, machine); };
   if (!launch.has_value()) {
-    if (!options.compare_stages) return Train(std::move(job), print);
+    if (!options.compare_stages) return Train(std::move(job), point, print);
     print();
     return CompareStages(job);
   }
@@ -220,7 +252,7 @@ absl::Status Run(const Options& options, const llama::LlamaConfig& model,
       Processes::Join(*launch, ConfigurationOf(options, model, weights, data, job.evaluation_data),
                       device, absl::Seconds(options.deadline)));
   job.group = joined.group();
-  return joined.End(Train(std::move(job), print));
+  return joined.End(Train(std::move(job), point, print));
 }
 
 int Main(const std::vector<std::string>& arguments) {

@@ -28,7 +28,7 @@ class TextFile {
 
 std::string CountingText(size_t n) {
   std::string text(n, 0);
-  for (size_t i = 0; i < n; ++i) text[i] = static_cast<char>(i);
+  for (size_t i = 0; i < n; ++i) text[i] = static_cast<char>(i + 1);
   return text;
 }
 
@@ -52,36 +52,36 @@ TEST_CASE("Permute: each epoch visits every index once", "[examples][llama]") {
   CHECK(in_place < 10);
 }
 
-TEST_CASE("ByteDataset: sample i is bytes i T to i T + T, targets one further on",
+TEST_CASE("TokenDataset: sample i is bytes i T to i T + T, targets one further on",
           "[examples][llama]") {
   const TextFile file(CountingText(30));
   const auto data =
-      ByteDataset::Open(file.path(), {.sequence_length = 7, .order = SampleOrder::kFile});
+      TokenDataset::Open(file.path(), {.sequence_length = 7, .order = SampleOrder::kFile});
   REQUIRE_OK(data.status());
   CHECK(data->samples() == 4);
-  const auto batch = data->FillBatch(1, 0, {.micro_batch = 2});
+  const auto batch = data->FillBatch(2, 0, {.micro_batch = 2});
   REQUIRE_OK(batch.status());
   CHECK(batch->tokens ==
-        std::vector<int32_t>{14, 15, 16, 17, 18, 19, 20, 21, 22, 23, 24, 25, 26, 27});
-  CHECK(batch->targets ==
         std::vector<int32_t>{15, 16, 17, 18, 19, 20, 21, 22, 23, 24, 25, 26, 27, 28});
+  CHECK(batch->targets ==
+        std::vector<int32_t>{16, 17, 18, 19, 20, 21, 22, 23, 24, 25, 26, 27, 28, 29});
   CHECK(batch->valid_tokens == 14);
 }
 
-TEST_CASE("ByteDataset: bytes above 127 are tokens above 127", "[examples][llama]") {
+TEST_CASE("TokenDataset: bytes above 127 are tokens above 127", "[examples][llama]") {
   const TextFile file("\xFF\x80\x7F");
-  const auto data = ByteDataset::Open(file.path(), {.sequence_length = 2});
+  const auto data = TokenDataset::Open(file.path(), {.sequence_length = 2});
   REQUIRE_OK(data.status());
   const auto batch = data->FillBatch(0, 0, {});
   CHECK(batch->tokens == std::vector<int32_t>{255, 128});
 }
 
-TEST_CASE("ByteDataset: the samples of a step do not depend on how they are dealt out",
+TEST_CASE("TokenDataset: the samples of a step do not depend on how they are dealt out",
           "[examples][llama]") {
   const auto order = GENERATE(SampleOrder::kShuffled, SampleOrder::kFile);
   const TextFile file(CountingText(90));
   const auto data =
-      ByteDataset::Open(file.path(), {.sequence_length = 4, .order = order, .seed = 3});
+      TokenDataset::Open(file.path(), {.sequence_length = 4, .order = order, .seed = 3});
   REQUIRE_OK(data.status());
   // A global batch of 8, in three ways; step 4 goes past the end of an epoch of 22 samples.
   for (int64_t step = 0; step < 5; ++step) {
@@ -91,7 +91,7 @@ TEST_CASE("ByteDataset: the samples of a step do not depend on how they are deal
       std::vector<std::vector<int32_t>> seen;
       for (int64_t micro = 0; micro < micros; ++micro) {
         for (int64_t rank = 0; rank < ranks; ++rank) {
-          const auto batch = data->FillBatch(step, micro, {ranks, rank, rows, micros});
+          const auto batch = data->FillBatch(8 * step, micro, {ranks, rank, rows, micros});
           REQUIRE_OK(batch.status());
           for (int64_t row = 0; row < rows; ++row) {
             seen.emplace_back(batch->tokens.begin() + row * 4, batch->tokens.begin() + row * 4 + 4);
@@ -105,10 +105,10 @@ TEST_CASE("ByteDataset: the samples of a step do not depend on how they are deal
   }
 }
 
-TEST_CASE("ByteDataset: a shuffled epoch takes each sample once, and differs from the next",
+TEST_CASE("TokenDataset: a shuffled epoch takes each sample once, and differs from the next",
           "[examples][llama]") {
   const TextFile file(CountingText(101));
-  const auto data = ByteDataset::Open(file.path(), {.sequence_length = 1, .seed = 3});
+  const auto data = TokenDataset::Open(file.path(), {.sequence_length = 1, .seed = 3});
   REQUIRE_OK(data.status());
   std::vector<int64_t> first, second;
   for (int64_t i = 0; i < 100; ++i) {
@@ -119,9 +119,10 @@ TEST_CASE("ByteDataset: a shuffled epoch takes each sample once, and differs fro
   CHECK(first != second);
 }
 
-TEST_CASE("ByteDataset: what cannot be read is named with its sizes", "[examples][llama][errors]") {
+TEST_CASE("TokenDataset: what cannot be read is named with its sizes",
+          "[examples][llama][errors]") {
   const auto message = [](const std::string& path, int64_t length) {
-    const auto data = ByteDataset::Open(path, {.sequence_length = length});
+    const auto data = TokenDataset::Open(path, {.sequence_length = length});
     CHECK(data.status().code() == absl::StatusCode::kInvalidArgument);
     CHECK_THAT(std::string(data.status().message()), ContainsSubstring(path));
     return std::string(data.status().message());
@@ -134,13 +135,13 @@ TEST_CASE("ByteDataset: what cannot be read is named with its sizes", "[examples
   CHECK_THAT(message(small.path(), 8), ContainsSubstring("has 8 bytes"));
   CHECK_THAT(message(small.path(), 8), ContainsSubstring("needs 9"));
   CHECK_THAT(message(small.path(), 0), ContainsSubstring("it is 0"));
-  CHECK(ByteDataset::Open(small.path(), {.sequence_length = 7}).ok());
+  CHECK(TokenDataset::Open(small.path(), {.sequence_length = 7}).ok());
 }
 
-TEST_CASE("ByteDataset: a rank or a micro-batch that does not exist is refused",
+TEST_CASE("TokenDataset: a rank or a micro-batch that does not exist is refused",
           "[examples][llama][errors]") {
   const TextFile file(CountingText(30));
-  const auto data = ByteDataset::Open(file.path(), {.sequence_length = 7});
+  const auto data = TokenDataset::Open(file.path(), {.sequence_length = 7});
   CHECK(data->FillBatch(0, 1, {}).status().code() == absl::StatusCode::kInvalidArgument);
   CHECK_THAT(std::string(data->FillBatch(0, 0, {.ranks = 2, .rank = 2}).status().message()),
              ContainsSubstring("rank 2 of 2"));

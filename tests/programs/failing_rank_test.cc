@@ -22,7 +22,7 @@ absl::Status RunSmall(const std::function<void(train::Job&)>& change, int stage)
   job.options.threads = 2;
   job.options.deadline = 300;
   const auto model = llama::ReadConfig(folder.model());
-  const auto data = llama::ByteDataset::Open(folder.data(), {16, llama::SampleOrder::kFile, 0});
+  const auto data = llama::TokenDataset::Open(folder.data(), {16, llama::SampleOrder::kFile, 0});
   if (!model.ok()) return model.status();
   if (!data.ok()) return data.status();
   ThreadPool pool(2);

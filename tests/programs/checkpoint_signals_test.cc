@@ -1,0 +1,240 @@
+// Runs that are stopped or killed, and what is there afterwards.
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <map>
+
+#include "absl/strings/str_cat.h"
+#include "examples/train/signals.h"
+#include "tests/catch.h"
+#include "tests/collectives/processes.h"
+#include "tests/collectives/rendezvous_test_util.h"
+#include "tests/programs/metrics_reader.h"
+#include "tests/programs/training_text.h"
+#include "zero/save/checkpoint_folder.h"
+
+namespace zero::programs {
+namespace {
+
+namespace fs = std::filesystem;
+
+using test::Ended;
+using test::Process;
+using Flags = std::vector<std::string>;
+
+const std::string kTrain = ZERO_PROGRAMS "/zero-train";
+
+class Saving {
+ public:
+  std::string saved() const { return folder_.File("saved"); }
+  std::string metrics() const { return folder_.File("m.jsonl"); }
+  const TrainingFolder& folder() const { return folder_; }
+  int Steps() const { return LinesOf(ReadFile(metrics())); }
+
+  Flags Command(const Flags& more) const {
+    return WithFlags({{"model", folder_.model()},
+                      {"data", folder_.data()},
+                      {"threads", "2"},
+                      {"seed", "5"},
+                      {"clip", "1"},
+                      {"dtype", "fp32"},
+                      {"sequence_length", "16"},
+                      {"steps", "1000000"},
+                      {"checkpoint_dir", saved()},
+                      {"metrics", metrics()},
+                      {"output", folder_.File("out/here")}},
+                     more);
+  }
+  Process Start(const Flags& more,
+                const std::map<std::string, std::string>& environment = {}) const {
+    return Process(kTrain, Command(more), environment, temporary_);
+  }
+  const TemporaryFolder& temporary() const { return temporary_; }
+
+  // A run that was stopped in order: it is saved as far as it is told of, and can be resumed.
+  void CheckStopped(const Ended& ended, const std::string& signal) const {
+    INFO(ended.out << ended.err);
+    CHECK(ended.status == 0);
+    const auto latest = LatestCheckpoint(saved());
+    REQUIRE_OK(latest.status());
+    CHECK(latest->step == Steps());
+    CHECK_THAT(ended.out, ContainsSubstring(
+                              absl::StrCat("stopped by ", signal, " after step ", latest->step)));
+    CHECK_FALSE(fs::exists(folder_.File("out")));
+    const int64_t steps = latest->step + 2;
+    const Ended resumed = Start({"--resume=latest", absl::StrCat("--steps=", steps)}).Wait();
+    INFO(resumed.err);
+    CHECK(resumed.status == 0);
+    CHECK_THAT(resumed.out, ContainsSubstring(absl::StrCat("step ", latest->step, " of ", steps)));
+    CHECK(Steps() == steps);
+  }
+
+ private:
+  const TrainingFolder folder_;
+  const TemporaryFolder temporary_;
+};
+
+TEST_CASE("zero-train: SIGTERM and SIGUSR1 finish the step and save it on ranks that are threads",
+          "[programs][checkpoint]") {
+  const int signal = GENERATE(SIGTERM, SIGUSR1);
+  const std::string stage = GENERATE("--stage=0", "--stage=3");
+  const Saving run;
+  Process process = run.Start({"--ranks=3", stage});
+  CHECK(test::Soon([&] { return run.Steps() > 3; }));
+  process.Signal(signal);
+  run.CheckStopped(process.Wait(), signal == SIGTERM ? "SIGTERM" : "SIGUSR1");
+}
+
+TEST_CASE("zero-train: a signal to one of several processes stops all after the same step",
+          "[programs][checkpoint]") {
+  const int signalled = GENERATE(0, 1);
+  const Saving run;
+  const std::string port = std::to_string(test::FreePort());
+  std::vector<Process> processes;
+  for (int rank = 0; rank < 2; ++rank) {
+    processes.push_back(run.Start({}, {{"RANK", std::to_string(rank)},
+                                       {"WORLD_SIZE", "2"},
+                                       {"LOCAL_RANK", std::to_string(rank)},
+                                       {"MASTER_ADDR", "127.0.0.1"},
+                                       {"MASTER_PORT", port}}));
+  }
+  CHECK(test::Soon([&] { return run.Steps() > 3; }));
+  processes[signalled].Signal(SIGTERM);
+  const Ended first = processes[0].Wait();
+  const Ended second = processes[1].Wait();
+  INFO(second.err);
+  CHECK(second.status == 0);
+  CHECK((second.out + second.err).empty());
+  run.CheckStopped(first, "SIGTERM");
+}
+
+#ifdef ZERO_MPIRUN
+TEST_CASE("zero-train: SIGUSR1 to mpirun stops and saves all processes", "[programs][checkpoint]") {
+  const Saving run;
+  Flags words = {"--allow-run-as-root", "--oversubscribe", "-np", "2", kTrain};
+  const Flags own = run.Command({"--stage=2"});
+  words.insert(words.end(), own.begin(), own.end());
+  Process process(ZERO_MPIRUN, words, {{"ASAN_OPTIONS", "detect_leaks=0"}}, run.temporary());
+  CHECK(test::Soon([&] { return run.Steps() > 3; }));
+  process.Signal(SIGUSR1);
+  run.CheckStopped(process.Wait(), "SIGUSR1");
+}
+#endif
+
+TEST_CASE("zero-train: without a place for checkpoints SIGTERM ends the run, SIGINT always does",
+          "[programs][checkpoint]") {
+  const int signal = GENERATE(SIGTERM, SIGINT);
+  const Saving run;
+  Process process = run.Start({signal == SIGTERM ? "--checkpoint_dir=" : "--ranks=2"});
+  CHECK(test::Soon([&] { return run.Steps() > 3; }));
+  CHECK(fs::exists(run.folder().File("out/here")));
+  process.Signal(signal);
+  CHECK(process.Wait().signal == signal);
+  CHECK_FALSE(fs::exists(run.folder().File("out")));
+  CHECK_FALSE(fs::exists(run.saved()));
+}
+
+// In a process of its own: what Handle does there is what the signal ends it with.
+int SignalOf(const std::function<int()>& body) {
+  const pid_t child = fork();
+  REQUIRE(child >= 0);
+  if (child == 0) _exit(body());
+  int status = 0;
+  REQUIRE(waitpid(child, &status, 0) == child);
+  return WIFSIGNALED(status) ? -WTERMSIG(status) : WEXITSTATUS(status);
+}
+
+TEST_CASE("Signals: the first SIGTERM asks, the second ends the process at once",
+          "[programs][checkpoint]") {
+  CHECK(SignalOf([] {
+          train::StopOnSignals();
+          if (train::StopSignals() != 0) return 2;
+          raise(SIGTERM);
+          return train::StopSignals() == train::kStopTerm ? 0 : 1;
+        }) == 0);
+  CHECK(SignalOf([] {
+          train::StopOnSignals();
+          raise(SIGTERM);
+          raise(SIGTERM);
+          return 0;
+        }) == -SIGTERM);
+  CHECK(SignalOf([] {
+          train::StopOnSignals();
+          raise(SIGUSR1);
+          raise(SIGUSR1);
+          raise(SIGTERM);
+          return train::StopSignals() == (train::kStopUser | train::kStopTerm) ? 0 : 1;
+        }) == 0);
+}
+
+TEST_CASE("Signals: folders that are empty go, others and ignored signals stay",
+          "[programs][checkpoint]") {
+  const TemporaryFolder folder;
+  const auto end = [&](bool ignored) {
+    fs::create_directories(folder.File("a/b"));
+    return SignalOf([&] {
+      if (ignored) signal(SIGHUP, SIG_IGN);
+      train::RemoveOnSignals({folder.File("a/b"), folder.File("a")});
+      raise(SIGHUP);
+      return 0;
+    });
+  };
+  CHECK(end(true) == 0);
+  CHECK(fs::exists(folder.File("a/b")));
+  CHECK(end(false) == -SIGHUP);
+  CHECK_FALSE(fs::exists(folder.File("a")));
+  fs::create_directories(folder.File("a/b"));
+  WriteFile(folder.File("a/file"), "");
+  CHECK(end(false) == -SIGHUP);
+  CHECK(folder.Names() == std::vector<std::string>{"a"});
+  CHECK_FALSE(fs::exists(folder.File("a/b")));
+}
+
+TEST_CASE("zero-train: kill -9 again and again loses no more than the last steps",
+          "[programs][checkpoint]") {
+  const Saving run;
+  const Flags flags = {"--ranks=2", "--stage=3", "--save_every=1", "--keep_last=3",
+                       "--resume=latest"};
+  int64_t before = 0;
+  for (int round = 0; round < 6; ++round) {
+    Process process = run.Start(flags);
+    CHECK(test::Soon([&] {
+      const auto latest = LatestCheckpoint(run.saved());
+      return latest.ok() && latest->step > before + round;
+    }));
+    process.Signal(SIGKILL);
+    CHECK(process.Wait().signal == SIGKILL);
+    const auto latest = LatestCheckpoint(run.saved());
+    REQUIRE_OK(latest.status());
+    CHECK(latest->step > before);
+    before = latest->step;
+  }
+  const std::string steps = absl::StrCat("--steps=", before + 3);
+  Flags last = flags;
+  last.push_back(steps);
+  const Ended ended = run.Start(last).Wait();
+  INFO(ended.err);
+  CHECK(ended.status == 0);
+  const Ended whole =
+      run.Start({"--ranks=2", "--stage=3", "--checkpoint_dir=", steps, "--metrics",
+                 run.folder().File("whole.jsonl"), "--output=" + run.folder().File("whole")})
+          .Wait();
+  REQUIRE(whole.status == 0);
+  for (const char* key : {"step", "loss", "grad_norm"}) {
+    CHECK(TextOf(key, ReadFile(run.metrics())) ==
+          TextOf(key, ReadFile(run.folder().File("whole.jsonl"))));
+  }
+  CHECK(ReadFile(run.folder().File("out/here/model.safetensors")) ==
+        ReadFile(run.folder().File("whole/model.safetensors")));
+  size_t names = 0;
+  for (const auto& entry : fs::directory_iterator(run.saved())) {
+    CHECK(entry.path().filename().string().rfind("step-", 0) == 0);
+    ++names;
+  }
+  CHECK(names == 3);
+}
+
+}  // namespace
+}  // namespace zero::programs
