@@ -91,8 +91,12 @@ class Import : public Subcommand {
     const auto source = [&](const Parameter& parameter, int64_t first, absl::Span<float> out) {
       return weights.Read(parameter, first, out);
     };
-    return ImportCheckpoint(config, model, source, output_,
-                            [&](int64_t done, int64_t total) { bar.Show(done, total); });
+    const absl::StatusOr<std::string> made =
+        ImportCheckpoint(config, model, source, output_,
+                         [&](int64_t done, int64_t total) { bar.Show(done, total); });
+    if (!absl::IsInvalidArgument(made.status())) return made;
+    return absl::InvalidArgumentError(
+        absl::StrCat(weights.files().path(), ": ", made.status().message()));
   }
 
   std::string output_;

@@ -40,7 +40,8 @@ constexpr SizeUnit kSizeUnits[] = {{"TiB", int64_t{1} << 40},
                                    {"MB", 1'000'000},
                                    {"KiB", 1 << 10},
                                    {"KB", 1'000},
-                                   {"", 1}};
+                                   {"", 1},
+                                   {"B", 1}};
 
 }  // namespace
 
@@ -48,7 +49,8 @@ absl::StatusOr<int64_t> ParseSize(const std::string& text) {
   const size_t digits = std::min(text.find_first_not_of("0123456789"), text.size());
   for (const SizeUnit& unit : kSizeUnits) {
     int64_t count = 0;
-    if (text.substr(digits) != unit.name || !absl::SimpleAtoi(text.substr(0, digits), &count) ||
+    if (!absl::EqualsIgnoreCase(text.substr(digits), unit.name) ||
+        !absl::SimpleAtoi(text.substr(0, digits), &count) ||
         count > std::numeric_limits<int64_t>::max() / unit.bytes) {
       continue;
     }

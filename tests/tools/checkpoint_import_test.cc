@@ -155,7 +155,8 @@ TEST_CASE("zero-checkpoint import: what is wrong is one line and leaves nothing"
   refused(Import(folder.File("model"), output), 1, "config.json");
   CHECK(!fs::exists(output));
   MakeFolder(folder.File("infinite"), true);
-  refused(Import(folder.File("infinite"), output), 1, "tensor 'model.norm.weight': element 15 is");
+  refused(Import(folder.File("infinite"), output), 1,
+          "model.safetensors: parameter 'model.norm.weight': element 15 is");
   CHECK(fs::is_empty(output));
 }
 
