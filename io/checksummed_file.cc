@@ -12,7 +12,7 @@
 namespace zero {
 namespace {
 
-constexpr int64_t kReadAhead = 8 * kChecksumBlock;
+constexpr int64_t kSyncAhead = 8 * kChecksumBlock;
 
 int64_t Blocks(int64_t bytes) {
   return bytes / kChecksumBlock + (bytes % kChecksumBlock != 0 ? 1 : 0);
@@ -36,6 +36,8 @@ absl::Status ChecksummedWriter::Append(absl::Span<const char> bytes) {
     ZERO_RETURN_IF_ERROR(error_);
     bytes_ += static_cast<int64_t>(piece.size());
     if (bytes_ % kChecksumBlock == 0) checksums_.push_back(std::exchange(crc_, 0));
+    // The disk works while the next blocks are made.
+    if (bytes_ % kSyncAhead == 0) file_.WillSync(bytes_ - kSyncAhead, kSyncAhead);
     bytes.remove_prefix(piece.size());
   }
   return absl::OkStatus();
@@ -60,6 +62,7 @@ absl::StatusOr<ChecksummedReader> ChecksummedReader::Open(const std::string& pat
                                             " checksums for its ", Blocks(bytes), " blocks of ",
                                             kChecksumBlock, " bytes"));
   }
+  file.WillReadInOrder();
   return ChecksummedReader(std::move(file), std::move(checksums));
 }
 
@@ -87,17 +90,6 @@ absl::Status ChecksummedReader::KeepBlock(int64_t block) {
   return absl::OkStatus();
 }
 
-// Before the block at `begin` is read: asks for what comes after it, up to the end of the read and,
-// where the read before ended here, further.
-void ChecksummedReader::ReadAhead(int64_t begin, int64_t end) {
-  const bool follows = begin == next_begin_;
-  next_begin_ = begin + kChecksumBlock;
-  const int64_t from = std::max(next_begin_, follows ? advised_end_ : 0);
-  const int64_t until = std::min(follows ? file_.size() : end, begin + kReadAhead);
-  if (until > from) file_.WillRead(from, until - from);
-  advised_end_ = std::max(from, until);
-}
-
 absl::Status ChecksummedReader::ReadAt(int64_t offset, absl::Span<char> out) {
   const int64_t size = static_cast<int64_t>(out.size());
   if (offset < 0 || offset > file_.size() || size > file_.size() - offset) {
@@ -110,7 +102,6 @@ absl::Status ChecksummedReader::ReadAt(int64_t offset, absl::Span<char> out) {
     const int64_t begin = block * kChecksumBlock;
     const int64_t until = std::min(end, begin + BytesOfBlock(block));
     const auto piece = out.subspan(0, static_cast<size_t>(until - offset));
-    if (block != kept_block_) ReadAhead(begin, end);
     if (static_cast<int64_t>(piece.size()) == BytesOfBlock(block) && block != kept_block_) {
       ZERO_RETURN_IF_ERROR(ReadBlock(block, piece));
     } else {
@@ -127,7 +118,6 @@ absl::Status ChecksummedReader::Verify(
     const std::function<void(int64_t done, int64_t total)>& progress) {
   for (int64_t block = 0; block < Blocks(file_.size()); ++block) {
     kept_block_ = -1;  // what is on the disk now
-    ReadAhead(block * kChecksumBlock, file_.size());
     ZERO_RETURN_IF_ERROR(KeepBlock(block));
     if (progress) progress(block * kChecksumBlock + BytesOfBlock(block), file_.size());
   }

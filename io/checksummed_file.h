@@ -62,14 +62,11 @@ class ChecksummedReader {
   int64_t BytesOfBlock(int64_t block) const;
   absl::Status ReadBlock(int64_t block, absl::Span<char> out);
   absl::Status KeepBlock(int64_t block);
-  void ReadAhead(int64_t begin, int64_t end);
 
   PosixFile file_;
   std::vector<uint32_t> checksums_;
   std::vector<char> kept_;
   int64_t kept_block_ = -1;
-  int64_t next_begin_ = 0;   // of the block after the one that was read last
-  int64_t advised_end_ = 0;  // up to here the system was asked to read ahead
 };
 
 }  // namespace zero

@@ -150,9 +150,15 @@ absl::Status PosixFile::Sync() const {
   return absl::OkStatus();
 }
 
-void PosixFile::WillRead(int64_t offset, int64_t bytes) const {
-  // Advice only: what it returns changes nothing.
-  posix_fadvise(descriptor_, offset, bytes, POSIX_FADV_WILLNEED);
+void PosixFile::WillReadInOrder() const {
+  // Advice only: what it returns changes nothing. Asking for ranges ahead of time (WILLNEED) halves
+  // the rate on Linux: it takes the place of the system's own reading ahead.
+  posix_fadvise(descriptor_, 0, 0, POSIX_FADV_SEQUENTIAL);
+}
+
+void PosixFile::WillSync(int64_t offset, int64_t bytes) const {
+  // Advice only: Sync finds what fails.
+  sync_file_range(descriptor_, offset, bytes, SYNC_FILE_RANGE_WRITE);
 }
 
 std::string FolderOf(const std::string& path) {

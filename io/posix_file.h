@@ -48,8 +48,10 @@ class PosixFile {
   absl::Status WriteAt(int64_t offset, absl::Span<const char> bytes) const;
   // Cuts the file, or makes it longer with zeros.
   absl::Status Resize(int64_t bytes) const;
-  // Asks the system to read a range ahead of ReadAt.
-  void WillRead(int64_t offset, int64_t bytes) const;
+  // Asks the system to read further ahead of ReadAt.
+  void WillReadInOrder() const;
+  // Asks the system to begin to bring a range that was written to the disk, ahead of Sync.
+  void WillSync(int64_t offset, int64_t bytes) const;
   // Returns when the content is on the disk.
   absl::Status Sync() const;
 

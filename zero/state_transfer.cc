@@ -148,14 +148,18 @@ absl::Status StateTransfer::WriteParameter(State state, int unit, int p, const S
       if (place.data == nullptr || begin >= end) continue;
       const int64_t shift = place.sliced ? own : 0;
       const absl::Span<float> written(values + (begin - first), static_cast<size_t>(end - begin));
-      Encode(written, place.stored, host_raw_.data());
+      const void* encoded = written.data();
+      if (place.stored != StoredAs::kF32) {
+        Encode(written, place.stored, host_raw_.data());
+        encoded = host_raw_.data();
+      }
       const int64_t element = BytesOf(place.stored);
       ZERO_RETURN_IF_ERROR(context_->device->Copy(stream, place.data + (begin - shift) * element,
-                                                  host_raw_.data(), (end - begin) * element));
+                                                  encoded, (end - begin) * element));
       // The next values use the same staging memory.
       ZERO_RETURN_IF_ERROR(stream.Synchronize());
       // A weight's master is the weight as it was rounded.
-      if (state == State::kWeight && &place == &places[0]) {
+      if (state == State::kWeight && &place == &places[0] && place.stored != StoredAs::kF32) {
         Decode(host_raw_.data(), place.stored, written);
       }
     }

@@ -71,12 +71,19 @@ int64_t FirstNonFinite(const char* values, int64_t n, DType type) {
 std::vector<CheckpointTensor> CheckpointTensors(const Context& context,
                                                 const StateTransfer& transfer) {
   std::vector<CheckpointTensor> tensors;
-  for (int u = 0; u < context.units(); ++u) {
-    const std::vector<Parameter>& parameters = context.model->units[u].parameters;
-    for (int p = 0; p < static_cast<int>(parameters.size()); ++p) {
-      const auto add = [&](State state, const char* name) {
+  // State by state, as they are loaded.
+  for (const State state : {State::kMaster, State::kMoment1, State::kMoment2}) {
+    for (int u = 0; u < context.units(); ++u) {
+      const std::vector<Parameter>& parameters = context.model->units[u].parameters;
+      for (int p = 0; p < static_cast<int>(parameters.size()); ++p) {
+        const bool trainable = parameters[p].trainable;
+        if (!trainable && state != State::kMaster) continue;
         StoredRun run = transfer.Owned(state, u, p);
-        if (run.count == 0) return;
+        if (run.count == 0) continue;
+        const char* const name = state == State::kMoment1   ? kMoment1State
+                                 : state == State::kMoment2 ? kMoment2State
+                                 : trainable                ? kMasterState
+                                                            : kWeightState;
         CheckpointTensor tensor;
         tensor.name = absl::StrCat(name, "/", parameters[p].name);
         tensor.parameter = parameters[p].name;
@@ -84,11 +91,7 @@ std::vector<CheckpointTensor> CheckpointTensors(const Context& context,
         tensor.weight = state == State::kMaster;
         tensor.run = std::move(run);
         tensors.push_back(std::move(tensor));
-      };
-      add(State::kMaster, parameters[p].trainable ? kMasterState : kWeightState);
-      if (!parameters[p].trainable) continue;
-      add(State::kMoment1, kMoment1State);
-      add(State::kMoment2, kMoment2State);
+      }
     }
   }
   return tensors;

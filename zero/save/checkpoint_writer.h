@@ -20,8 +20,8 @@ namespace zero {
 
 class StepController;
 
-// What a rank's file holds: the runs of every state that it owns, parameter by parameter in
-// registration order.
+// What a rank's file holds: the runs of every state that it owns, masters and weights first, then
+// the moments, each in registration order.
 struct CheckpointTensor {
   std::string name;       // in the file
   std::string parameter;  // for messages
