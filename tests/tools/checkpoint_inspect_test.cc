@@ -209,10 +209,10 @@ TEST_CASE("zero-checkpoint: wrong usage is one line that says what is right", "[
 // Folders of weights from elsewhere: "ok_..." must be sound, "bad_..." not, but for those that are
 // read with a note.
 TEST_CASE("Weight cases: each folder is sound or is refused as it should be", "[tools]") {
-  const char* named = std::getenv("ZERO_WEIGHT_CASES_DIR");
+  const char* named = std::getenv("ZERO_INDEX_CASES_DIR");
   const fs::path folder = named != nullptr ? named : ZERO_SOURCE_DIR "/../shared/cases/index";
   if (!fs::is_directory(folder)) {
-    WARN("ZERO_WEIGHT_CASES_DIR is not given: no folders of weights tried");
+    WARN("ZERO_INDEX_CASES_DIR is not given: no folders of weights tried");
     return;
   }
   const std::map<std::string, std::string> notes = {

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <filesystem>
 
+#include "io/safetensors.h"
 #include "tests/catch.h"
 #include "tests/io/temporary_folder.h"
 #include "tests/zero/end_after.h"
@@ -73,6 +74,15 @@ TEST_CASE("Import: what is imported is loaded with zero moments by any number of
     CHECK_OK(reader->Verify(nullptr));
     CHECK(reader->manifest().counts.loss_scale == 1024);
     CHECK(reader->manifest().counts.steps == 0);
+    // Whoever loads it reads forward.
+    const auto file = SafetensorsFile::Open(*path + "/" + reader->manifest().files[0].name);
+    REQUIRE_OK(file.status());
+    std::string before;
+    for (const SafetensorsTensor& tensor : file->tensors()) {
+      const std::string state = tensor.name[0] == 'w' ? "master/" : tensor.name.substr(0, 7);
+      CHECK(state >= before);
+      before = state;
+    }
     for (const int ranks : {1, 3}) {
       LocalWorld world(ranks, absl::Seconds(20));
       CHECK_OK(RunRanks(world, [&](ProcessGroup* group) -> absl::Status {

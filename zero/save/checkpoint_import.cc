@@ -33,23 +33,28 @@ struct StateTensor {
   SafetensorsTensor tensor;
 };
 
+// In the order in which states are loaded: masters and frozen weights, then the moments.
 std::vector<StateTensor> TensorsOf(const Model& model, const CheckpointManifest& manifest) {
   std::vector<StateTensor> tensors;
-  size_t p = 0;
-  for (const Unit& unit : model.units) {
-    for (const Parameter& parameter : unit.parameters) {
-      const CheckpointParameter& described = manifest.parameters[p++];
-      const int64_t count = ElementCount(parameter);
-      for (const auto& [state, dtype] : described.states) {
-        if (count == 0) continue;
+  const auto add = [&](const std::string& state) {
+    size_t p = 0;
+    for (const Unit& unit : model.units) {
+      for (const Parameter& parameter : unit.parameters) {
+        const CheckpointParameter& described = manifest.parameters[p++];
+        const std::string name =
+            state == kMasterState && !parameter.trainable ? kWeightState : state;
+        const auto dtype = described.states.find(name);
+        const int64_t count = ElementCount(parameter);
+        if (count == 0 || dtype == described.states.end()) continue;
         SafetensorsTensor tensor;
-        tensor.name = CheckpointTensorName(state, described);
-        tensor.dtype = SafetensorsName(dtype);
+        tensor.name = CheckpointTensorName(name, described);
+        tensor.dtype = SafetensorsName(dtype->second);
         tensor.shape = {count};
-        tensors.push_back({&parameter, state, dtype, std::move(tensor)});
+        tensors.push_back({&parameter, name, dtype->second, std::move(tensor)});
       }
     }
-  }
+  };
+  for (const char* state : {kMasterState, kMoment1State, kMoment2State}) add(state);
   return tensors;
 }
 
