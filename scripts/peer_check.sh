@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
-# Holds this library against PyTorch, transformers and DeepSpeed as they are installed: makes the
-# golden values afresh, compares them with the committed ones, runs the golden tests on them, and
-# times their optimizers on this machine.
+# Holds this library against PyTorch, transformers, safetensors and DeepSpeed as they are installed:
+# makes the golden values afresh, compares them with the committed ones, runs the golden tests on
+# them, has each side read the files that the other writes, and times their optimizers on this
+# machine.
 set -euo pipefail
 
 venv=${ZERO_PEER_VENV:-${XDG_CACHE_HOME:-$HOME/.cache}/zero/peer_venv}
@@ -10,7 +11,8 @@ root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 usage() {
   cat <<USAGE
 usage: ${0##*/} [BUILD]
-  BUILD            folder of a build; its bin/golden_test runs if it is there ($root/build/release)
+  BUILD            folder of a build; what is in its bin/ of zero-train, golden_test, io_test and
+                   zero-bench is used ($root/build/release)
 environment:
   ZERO_PEER_VENV   Python environment; made and filled if it is not there
                    (now: $venv)
@@ -37,14 +39,30 @@ if ! "$python" -c 'import deepspeed, numpy, safetensors, torch, transformers' 2>
 fi
 
 fresh=$(mktemp -d)
-trap 'rm -rf "$fresh"' EXIT
+trap 'rm -rf "$fresh" "$fresh.cases"' EXIT
 export PYTHONDONTWRITEBYTECODE=1 HF_HUB_OFFLINE=1
 for generator in schedules loss_scales updates training_run; do
   echo "== $generator"
   "$python" -W ignore "$golden/$generator.py" --out "$fresh"
 done
 
+echo "== exported_models"
+if [[ -x $build/bin/zero-train ]]; then
+  "$python" -W ignore "$golden/exported_models.py" --programs "$build/bin" --out "$fresh" \
+    --cases "$fresh.cases"
+else
+  echo "left out: there is no $build/bin/zero-train"
+  cp -r "$golden/values/exported" "$fresh"
+fi
+
 status=0
+echo "== files that safetensors wrote"
+if [[ -d $fresh.cases && -x $build/bin/io_test ]]; then
+  ZERO_CASES_DIR=$fresh.cases "$build/bin/io_test" "Case files*" || status=1
+else
+  echo "left out: there is no zero-train or no io_test in $build/bin"
+fi
+
 echo "== committed and fresh values"
 "$python" "$golden/compare.py" "$golden/values" "$fresh" || status=1
 

@@ -1,7 +1,7 @@
 """Are two folders of golden values the same, but for rounding and versions?
 
 usage: compare.py COMMITTED FRESH
-Numbers may differ by 1e-12 of themselves, or where they come out of fp32 sums (the training run,
+Numbers may differ by 1e-12 of themselves, or where they come out of fp32 sums (training runs,
 norms) by 1e-5; fp32 bits by 4 units in the last place, or 1e-6 of the largest in their list.
 """
 
@@ -62,7 +62,8 @@ def file_differences(committed, fresh):
         tolerance = 1e-5 if committed.stem == "training_run" else 1e-12
         yield from differences(json.loads(committed.read_text()), json.loads(fresh.read_text()),
                                tolerance)
-    elif committed.name == "training_run.safetensors":
+    elif committed.name == "training_run.safetensors" or "exported" in committed.parts and \
+            committed.suffix == ".safetensors":
         a, b = load_file(committed), load_file(fresh)
         for name in sorted(set(a) | set(b)):
             if name not in a or name not in b or a[name].shape != b[name].shape:
