@@ -338,6 +338,20 @@ TEST_CASE("zero-train --keep_last: the newest checkpoints stay, and those of --k
   CHECK_THAT(outcome.out, ContainsSubstring("removed " + Step(saved, 9)));
 }
 
+TEST_CASE("zero-train: a run that is stopped for its skips leaves the checkpoint that was begun",
+          "[programs][checkpoint]") {
+  const TrainingFolder folder;
+  // Written while the last two steps go on.
+  const Outcome outcome =
+      folder.Train({"--dtype=fp16", "--loss_scale=1e25", "--max_skips=5", "--steps=20",
+                    "--checkpoint_dir", folder.File("saved"), "--save_every=4", "--ranks=2"});
+  INFO(outcome.err);
+  CHECK(outcome.status == 1);
+  CHECK(LinesOf(outcome.err) == 1);
+  CHECK_THAT(outcome.err, ContainsSubstring("5 steps in a row"));
+  CHECK(NamesIn(folder.File("saved")) == std::vector<std::string>{CheckpointName(4)});
+}
+
 TEST_CASE("zero-train --save_every_minutes: a time that has come is answered once",
           "[programs][checkpoint]") {
   const TrainingFolder folder;
