@@ -105,17 +105,20 @@ absl::Status CheckpointKeeper::Finish(int64_t step) {
   if (step == options_.steps) end_.signals = 0;
   if (!saves()) return absl::OkStatus();
   if (step > saved_step_) ZERO_RETURN_IF_ERROR(Save(step));
-  const absl::Status finished = optimizer_->FinishCheckpoint();
-  if (!finished.ok()) ZERO_RETURN_IF_ERROR(group_->Health());
+  return FinishWriting();
+}
+
+absl::Status CheckpointKeeper::FinishWriting() {
+  if (!saves()) return absl::OkStatus();
+  // Its error is no error of the run, unless the group has failed.
+  if (!optimizer_->FinishCheckpoint().ok()) ZERO_RETURN_IF_ERROR(group_->Health());
   Look();
   FinishPruning();
   return absl::OkStatus();
 }
 
 absl::Status CheckpointKeeper::Save(int64_t step) {
-  // The one before is told of first. Its error is no error of the run, unless the group has failed.
-  if (!optimizer_->FinishCheckpoint().ok()) ZERO_RETURN_IF_ERROR(group_->Health());
-  Look();
+  ZERO_RETURN_IF_ERROR(FinishWriting());  // the one before is told of first
   CheckpointOptions options;
   options.attributes = RunAttributes(options_, model_, data_, PositionOf(step + 1));
   absl::StatusOr<Pending<CheckpointReport>> pending =

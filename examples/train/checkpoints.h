@@ -68,6 +68,8 @@ class CheckpointKeeper {
   absl::Status AfterStep(int64_t step);
   // [collective] After the last step of the run: saves unless that is done.
   absl::Status Finish(int64_t step);
+  // [collective] The run ends here: waits for the checkpoint that is being written.
+  absl::Status FinishWriting();
 
   const RunEnd& end() const { return end_; }
 

@@ -54,7 +54,8 @@ absl::Status RankTrainer::SetInitialWeights() {
 absl::Status RankTrainer::Run() {
   const absl::Status status = RunSteps();
   // The optimizer stops every rank at the same step: none leaves before all have reported up to it.
-  if (absl::IsOutOfRange(status) && group_->Barrier(*stream_, kMetrics).ok()) {
+  if (absl::IsOutOfRange(status) && checkpoints_.FinishWriting().ok() &&
+      group_->Barrier(*stream_, kMetrics).ok()) {
     (void)stream_->Synchronize();
   }
   return status;

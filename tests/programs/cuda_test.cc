@@ -35,6 +35,29 @@ TEST_CASE("zero-train --device cuda: losses and norms are the host's to rounding
   CHECK(cuda.back().loss < cuda.front().loss);
 }
 
+TEST_CASE("zero-train --device cuda: a resumed run is the run that was not stopped",
+          "[programs][checkpoint]") {
+  const std::string stage = GENERATE("--stage=1", "--stage=3");
+  const TrainingFolder folder;
+  const std::string saved = folder.File("saved");
+  const std::vector<std::string> flags = {"--device=cuda",    "--ranks=2",        stage,
+                                          "--accumulation=2", "--checkpoint_dir", saved};
+  const auto losses = [&](const std::vector<std::string>& more) {
+    std::vector<std::string> all = flags;
+    all.insert(all.end(), more.begin(), more.end());
+    return TextOf("loss", folder.Metrics(all, kStandin));
+  };
+  const auto whole = losses({"--steps=5", "--save_every=3"});
+  REQUIRE(whole.size() == 5);
+  const auto resumed = losses({"--steps=5", "--resume", saved + "/step-00000003"});
+  CHECK(resumed == std::vector<std::string>(whole.begin() + 3, whole.end()));
+  // On the host, to rounding.
+  const auto host = ReadMetrics(folder.Metrics(
+      {"--ranks=2", stage, "--accumulation=2", "--resume", saved + "/step-00000003", "--steps=5"}));
+  REQUIRE(host.size() == 2);
+  CHECK(host.front().loss == Approx(std::stod(whole[3])).epsilon(2e-2));
+}
+
 // Checks that steps and scales of the two are the same, and losses and norms within the bounds.
 void CheckAlike(const std::vector<MetricsRecord>& host, const std::vector<MetricsRecord>& cuda,
                 double bound, double norm_bound) {

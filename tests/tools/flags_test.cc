@@ -133,6 +133,45 @@ TEST_CASE("FlagTable: wrong arguments are refused, with what would be right") {
   CHECK_THAT(ErrorOf({"3"}), ContainsSubstring("'3' is no flag"));
 }
 
+TEST_CASE("FlagTable: sizes are bytes with the units of 1000 and of 1024") {
+  const auto bytes = [](const std::string& text) {
+    const auto size = support::ParseSize(text);
+    return size.ok() ? *size : -1;
+  };
+  CHECK(bytes("0") == 0);
+  CHECK(bytes("1048576") == 1 << 20);
+  CHECK(bytes("512MB") == 512'000'000);
+  CHECK(bytes("512MiB") == int64_t{512} << 20);
+  CHECK(bytes("3KB") == 3000);
+  CHECK(bytes("9223372036854775807") == INT64_MAX);
+  CHECK(bytes("8388607TiB") == int64_t{8388607} << 40);
+  for (const char* wrong : {"", "MB", "-1", "1.5GB", "1 GB", "1mb", "1B", "0x10", "8388608TiB",
+                            "9223372036854775808", "1GBGB"}) {
+    CAPTURE(wrong);
+    CHECK(bytes(wrong) == -1);
+  }
+  for (const auto& [size, text] :
+       std::vector<std::pair<int64_t, std::string>>{{0, "0"},
+                                                    {1, "1"},
+                                                    {1000, "1KB"},
+                                                    {1024, "1KiB"},
+                                                    {1 << 20, "1MiB"},
+                                                    {1'000'000'000, "1GB"},
+                                                    {5'000'000'000, "5GB"},
+                                                    {1001, "1001"}}) {
+    CHECK(support::SizeText(size) == text);
+    CHECK(bytes(text) == size);
+  }
+  support::FlagTable flags;
+  int64_t size = 2'000'000;
+  flags.AddSize("size", &size, 1000, "how much");
+  CHECK_THAT(flags.Help(), ContainsSubstring("--size SIZE") && ContainsSubstring("(2MB)"));
+  CHECK(flags.Parse({"--size=999"}).message() ==
+        "--size is '999'; it must be a number of bytes from 1KB on, as 512MB or 2GiB");
+  CHECK_OK(flags.Parse({"--size", "1GiB"}));
+  CHECK(size == 1 << 30);
+}
+
 TEST_CASE("FlagTable: a name that is near no flag is answered with --help") {
   support::FlagTable flags;
   std::string dtype;
