@@ -114,7 +114,7 @@ TEST_CASE("zero-bench: a wrong flag ends with one line that names it", "[program
       {{"collectives", "-b7X"}, "--minbytes is '7X'"},
       {{"collectives", "--ngpus=0"}, "--ranks is '0'"},
       {{"--ranks", "2"}, "unknown subcommand '--ranks'"},
-      {{"collective"}, "'collective'; it must be one of collectives, kernels, optimizer"}};
+      {{"collective"}, "'collective'; it must be one of checkpoint, collectives"}};
   for (const auto& [arguments, wanted] : cases) {
     const Outcome outcome = RunProgram("zero-bench", arguments);
     INFO(wanted << " in\n" << outcome.err);

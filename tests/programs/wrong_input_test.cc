@@ -52,7 +52,7 @@ TEST_CASE("zero-train: a wrong flag is one line and exit status 2", "[programs]"
   refused({"--dtype=fp16", "--loss_scale=8", "--loss_scaling=dynamic"}, {"without --loss_scale"});
   refused({"--cycles=5"}, {"--cycles", "--schedule restarts"});
   refused({"--stage=1", "--prefetch=2"}, {"--prefetch is given, but has no effect", "--stage 3"});
-  refused({"--max_shard_size=0"}, {"--max_shard_size is '0'", "5GB"});
+  refused({"--max_shard_size=0"}, {"--max_shard_size is '0'", "2GiB"});
   refused({"--max_shard_size=5XB"}, {"--max_shard_size is '5XB'"});
   refused({"--output_dtype=int8"}, {"--output_dtype is 'int8'", "auto or fp32 or bf16 or fp16"});
   refused({"--output=", "--max_shard_size=1"}, {"--max_shard_size", "--output"});
