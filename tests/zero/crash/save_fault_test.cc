@@ -3,6 +3,7 @@
 #include <sys/mount.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <cmath>
 #include <mutex>
 #include <string>
@@ -127,6 +128,40 @@ TEST_CASE("Save faults: whatever call fails every rank is told and the next save
   CHECK(FailEverywhere({2, 3, false, "mixed"}, ENOSPC, "No space left on device") > 15);
   CHECK(FailEverywhere({2, 1, true, "odd"}, EIO, "Input/output error") > 15);
   CHECK(FailEverywhere({3, 2, true, "large"}, EDQUOT, "Disk quota exceeded") > 15);
+}
+
+// Whatever a stream does between the call and the end of the save fails: that ends the group, as in
+// any verb, and the older checkpoint is what there is.
+TEST_CASE("Save faults: an operation of a stream that fails ends all ranks with its error",
+          "[zero][checkpoint][crash]") {
+  const SavingRun run{2, 1, true, "odd"};
+  int64_t failed = 0;
+  for (int64_t n = 1; n < 400; ++n) {
+    INFO("operation " << n);
+    const TemporaryFolder folder;
+    std::atomic<bool> armed{false};
+    std::atomic<int64_t> operations{0};
+    const Backend backend = HostBackend([&](const std::string&, const char*) {
+      if (!armed || ++operations != n) return absl::OkStatus();
+      return absl::InternalError("planted");
+    });
+    const Outcome outcome = run.Run(
+        folder.path(), [&](int) { armed = true; }, [&](int) { armed = false; }, backend);
+    const auto found = FindCheckpoints(folder.path());
+    REQUIRE_OK(found.status());
+    REQUIRE(!found->empty());
+    for (const FoundCheckpoint& checkpoint : *found) CheckSound(checkpoint.path);
+    if (operations < n) {
+      CHECK_OK(outcome.status);
+      break;
+    }
+    ++failed;
+    INFO(outcome.status.ToString());
+    CHECK(!outcome.status.ok());
+    CHECK_THAT(std::string(outcome.status.message()), ContainsSubstring("planted"));
+    for (const std::string& name : folder.Names()) CHECK(absl::StartsWith(name, "step-"));
+  }
+  CHECK(failed > 20);
 }
 
 TEST_CASE("Save faults: writes that take half of what they are given are repeated",
