@@ -92,6 +92,7 @@ TEST_CASE("Import: what is imported is loaded with zero moments by any number of
         const auto loaded = optimizer.LoadCheckpoint(*path);
         if (!loaded.ok()) return loaded.status();
         if (loaded->step != 0 || loaded->applied_steps != 0) return absl::InternalError("step");
+        if (!loaded->notes.empty()) return absl::InternalError(loaded->notes[0]);
         for (const Unit& unit : model.units) {
           for (const Parameter& parameter : unit.parameters) {
             std::vector<float> values(static_cast<size_t>(ElementCount(parameter)));

@@ -114,6 +114,8 @@ absl::StatusOr<CheckpointLoader> CheckpointLoader::Open(const std::string& path,
 }
 
 std::vector<std::string> CheckpointLoader::Notes(const Config& config) const {
+  // One that was made of weights has no hyper-parameters that could differ.
+  if (manifest().configuration.empty()) return {};
   // What changes no value, or no more than the order of a sum.
   const std::set<std::string> ours = {"stage", "reduce_bucket_size", "prefetch", "reduction",
                                       "check_gradients"};
