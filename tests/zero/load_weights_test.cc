@@ -1,9 +1,12 @@
 // LoadWeights: what is read, what is refused, and what has changed then.
+#include <atomic>
+#include <cerrno>
 #include <cmath>
 #include <cstring>
 #include <filesystem>
 #include <limits>
 #include <mutex>
+#include <set>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
@@ -134,6 +137,7 @@ void CheckRefused(const SavingRun& run, const std::vector<std::string>& folders,
 
 TEST_CASE("LoadWeights: masters and weights are those that Write of the file's values makes",
           "[zero][load]") {
+  const UnsyncedFiles files;
   int combination = 0;
   for (const std::string& name : ModelNames()) {
     for (int stage = 0; stage < 4; ++stage) {
@@ -175,6 +179,7 @@ TEST_CASE("LoadWeights: masters and weights are those that Write of the file's v
 
 TEST_CASE("LoadWeights: what SaveWeights wrote comes back, also into the folder it came from",
           "[zero][load]") {
+  const UnsyncedFiles files;
   for (const int64_t limit : {int64_t{1'000'000}, int64_t{500}}) {
     const TemporaryFolder folder;
     REQUIRE_OK(
@@ -380,6 +385,58 @@ TEST_CASE("LoadWeights: in stage 3 each rank reads its own ranges of the files",
   REQUIRE_OK(Run(run));
   CHECK(files.bytes_ >= 2'000'000);
   CHECK(files.bytes_ < 2'010'000);
+}
+
+TEST_CASE("LoadWeights: whatever read fails, all ranks are told what they have",
+          "[zero][load][errors]") {
+  class FailingReads : public FileCalls {
+   public:
+    explicit FailingReads(int n) : left_(n), before_(ReplaceFileCalls(this)) {}
+    ~FailingReads() override { ReplaceFileCalls(before_); }
+    ssize_t Pread(int descriptor, void* bytes, size_t count, off_t offset) override {
+      if (--left_ != 0) return FileCalls::Pread(descriptor, bytes, count, offset);
+      errno = EIO;
+      return -1;
+    }
+    std::atomic<int> left_;
+
+   private:
+    FileCalls* const before_;
+  };
+  const int stage = GENERATE(1, 3);
+  const TemporaryFolder folder;
+  SavingRun run{TwoGroups(stage), SimpleModel(2, 300), 2, 1, {}};
+  WriteTensors(folder.File("model.safetensors"), TensorsOf(run.model, 2, DType::kF32));
+  int unchanged = 0, half_changed = 0;
+  for (int n = 1;; ++n) {
+    bool reached = false;
+    std::mutex mutex;
+    std::set<bool> changed;
+    run.body = [&](Rank& rank) -> absl::Status {
+      const auto before = StateOf(rank);
+      if (!before.ok()) return before.status();
+      const absl::Status status = rank.optimizer->LoadWeights(folder.path()).status();
+      if (status.ok()) return status;
+      const std::lock_guard<std::mutex> lock(mutex);
+      reached = true;
+      if (!absl::StrContains(std::string(status.message()), folder.File("model.safetensors")) ||
+          !absl::StrContains(std::string(status.message()), "rank ")) {
+        return absl::InternalError(status.ToString());
+      }
+      const absl::Status same = HasState(rank, *before);
+      changed.insert(!same.ok());
+      return same.ok() || absl::IsDataLoss(same) ? rank.optimizer->Finish() : same;
+    };
+    {
+      const FailingReads reads(n);
+      REQUIRE_OK(Run(run));
+    }
+    if (!reached) break;
+    CHECK(changed.size() == 1);  // the same on both
+    ++(*changed.begin() ? half_changed : unchanged);
+  }
+  CHECK(unchanged >= 2);
+  CHECK(half_changed >= 2);
 }
 
 }  // namespace zero::test

@@ -3,6 +3,7 @@
 
 #include <atomic>
 #include <cerrno>
+#include <cstring>
 #include <filesystem>
 #include <functional>
 #include <mutex>
@@ -117,6 +118,7 @@ TEST_CASE("SaveWeights: at no moment does a reader find new weights among old on
           "[zero][save]") {
   const FileContents old_weights = ExpectedTensors(SavedModel(), kOldSeed, std::nullopt);
   const FileContents new_weights = ExpectedTensors(SavedModel(), kNewSeed, std::nullopt);
+  const UnsyncedFiles files_in_force;
   for (const Replacement& replacement : kReplacements) {
     INFO(replacement.what);
     const TemporaryFolder folder;
@@ -158,7 +160,7 @@ TEST_CASE("SaveWeights: at no moment does a reader find new weights among old on
 
 TEST_CASE("SaveWeights: whatever call fails, every rank is told and old or new files are whole",
           "[zero][save][errors]") {
-  const int error = GENERATE(ENOSPC, EIO);
+  const UnsyncedFiles files_in_force;
   for (const Replacement& replacement : kReplacements) {
     const TemporaryFolder before, after;
     REQUIRE_OK(SaveAs(1, kOldSeed, before.File("model"), replacement.old_limit));
@@ -167,6 +169,7 @@ TEST_CASE("SaveWeights: whatever call fails, every rank is told and old or new f
     const FileContents new_files = ReadFolder(after.File("model"));
     int refused = 0;
     for (int n = 1;; ++n) {
+      const int error = n % 2 == 0 ? EIO : ENOSPC;
       INFO(replacement.what << ", call " << n << ": " << std::strerror(error));
       const TemporaryFolder folder;
       fs::copy(before.File("model"), folder.File("model"), fs::copy_options::recursive);
@@ -218,11 +221,129 @@ TEST_CASE("SaveWeights: whatever call fails, every rank is told and old or new f
         CHECK(now == old_files);
       }
       // The next one succeeds and cleans up.
+      if (n % 3 != 0) continue;
       REQUIRE_OK(SaveAs(2, kNewSeed, folder.File("model"), replacement.new_limit));
       CHECK(ReadFolder(folder.File("model")) == new_files);
     }
     CHECK(refused > 20);
   }
+}
+
+TEST_CASE("SaveWeights: a disk of one rank that is full is told with path and bytes to all",
+          "[zero][save][errors]") {
+  const int error = GENERATE(ENOSPC, EDQUOT);
+  const TemporaryFolder folder;
+  REQUIRE_OK(SaveAs(1, kOldSeed, folder.File("a"), kOne));
+  REQUIRE_OK(SaveAs(1, kOldSeed, folder.File("b"), kOne));
+  const FileContents before = ReadFolder(folder.File("b"));
+  // Headers fit, tensors do not; and it stays so.
+  const std::string full = folder.File("b") + "/";
+  std::atomic<int> refused{0};
+  CountedFiles files(error, [&](int, const std::string& kind, const std::string& path) {
+    const bool tensors =
+        kind == "write" && absl::StartsWith(path, full) && path.find(".tmp") == std::string::npos;
+    return !tensors || ++refused == 1;
+  });
+  Config config;
+  REQUIRE_OK(Run({config, SavedModel(), 3, kNewSeed, [&](Rank& rank) -> absl::Status {
+                    const std::string path = folder.File(rank.group->rank() == 1 ? "b" : "a");
+                    const absl::Status status =
+                        rank.optimizer->SaveWeights(path, Options(kNewSeed, kOne)).status();
+                    for (const std::string& word : std::vector<std::string>{
+                             "rank 1: ", full, "writing ", " bytes", std::strerror(error)}) {
+                      if (!absl::StrContains(std::string(status.message()), word)) {
+                        return absl::InternalError(
+                            absl::StrCat(word, " not in ", status.ToString()));
+                      }
+                    }
+                    // It is a save that failed, not the training.
+                    if (!absl::IsResourceExhausted(status)) return status;
+                    return rank.optimizer->BeginPass(Pass::kTrain);
+                  }}));
+  CHECK(refused > 1);
+  CHECK(ReadFolder(folder.File("a")) == before);
+  CHECK(ReadFolder(folder.File("b")) == before);
+}
+
+TEST_CASE("SaveWeights: a group that fails meanwhile ends it and leaves the old files",
+          "[zero][save][errors]") {
+  const bool apart = GENERATE(false, true);
+  const UnsyncedFiles files_in_force;
+  const TemporaryFolder before;
+  REQUIRE_OK(SaveAs(1, kOldSeed, before.File("a"), 500));
+  const FileContents old_files = ReadFolder(before.File("a"));
+  int failed = 0;
+  for (int n = 1;; ++n) {
+    const TemporaryFolder folder;
+    for (const char* name : {"a", "b"}) {
+      fs::copy(before.File("a"), folder.File(name), fs::copy_options::recursive);
+    }
+    std::vector<absl::Status> told(3);
+    std::atomic<int> calls{0};
+    std::atomic<bool> replacing{false};
+    {
+      ProcessGroup* group = nullptr;
+      LocalWorld world(3, absl::Seconds(20));
+      group = world.group(1);
+      const CountedFiles files(0, [&](int, const std::string& kind, const std::string& path) {
+        if (kind == "rename" && path.find(".saving-") == std::string::npos) replacing = true;
+        if (++calls == n && !replacing) group->Abort(absl::CancelledError("rank 1 was killed"));
+        return true;
+      });
+      (void)RunRanks(world, [&](ProcessGroup* own) -> absl::Status {
+        auto rank = Rank::Create(Config(), SavedModel(), own);
+        if (!rank.ok()) return rank.status();
+        const absl::Status written = rank->optimizer->Write(State::kMaster, Values(kNewSeed));
+        if (!written.ok()) return written;
+        const auto r = static_cast<size_t>(own->rank());
+        told[r] =
+            rank->optimizer
+                ->SaveWeights(folder.File(apart && r == 2 ? "b" : "a"), Options(kNewSeed, 500))
+                .status();
+        return told[r];
+      });
+    }
+    // The renames do not wait for anybody.
+    if (replacing) break;
+    ++failed;
+    INFO("call " << n << ": " << told[0].ToString());
+    for (const absl::Status& status : told) CHECK_FALSE(status.ok());
+    CHECK_THAT(told[0].ToString(), ContainsSubstring("rank 1 was killed"));
+    CHECK(ReadFolder(folder.File("a")) == old_files);
+    CHECK(ReadFolder(folder.File("b")) == old_files);
+  }
+  CHECK(failed > 20);
+}
+
+TEST_CASE("SaveWeights: what a killed save left is removed by the next", "[zero][save]") {
+  const UnsyncedFiles files_in_force;
+  const TemporaryFolder folder;
+  const std::string left = folder.File(".saving-0123456789abcdef");
+  fs::create_directories(left + "/old");
+  WriteFile(left + "/old/model.safetensors", "x");
+  WriteFile(folder.File(".saving-not"), "mine");
+  REQUIRE_OK(SaveAs(2, kNewSeed, folder.path(), kOne));
+  FileContents files = ReadFolder(folder.path());
+  CHECK(files.size() == 4);
+  CHECK(files.count(".saving-not") == 1);
+}
+
+TEST_CASE("SaveWeights: a folder in the place of a file is named before anything changes",
+          "[zero][save][errors]") {
+  const UnsyncedFiles files_in_force;
+  for (const char* name : {"model.safetensors", "config.json", "model.safetensors.index.json"}) {
+    const TemporaryFolder folder;
+    fs::create_directories(folder.File(name) + "/x");
+    const absl::Status status = SaveAs(2, kNewSeed, folder.path(), kOne);
+    CHECK(absl::IsFailedPrecondition(status));
+    CHECK_THAT(std::string(status.message()), ContainsSubstring(folder.File(name)));
+    CHECK(ReadFolder(folder.path()) == FileContents{{std::string(name) + "/", ""}});
+  }
+  const TemporaryFolder folder;
+  WriteFile(folder.File("file"), "x");
+  const absl::Status status = SaveAs(2, kNewSeed, folder.File("file/below"), kOne);
+  CHECK_FALSE(status.ok());
+  CHECK_THAT(std::string(status.message()), ContainsSubstring(folder.File("file")));
 }
 
 }  // namespace zero::test

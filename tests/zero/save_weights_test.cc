@@ -65,6 +65,7 @@ std::vector<WeightsSaved> Save(const SavingRun& run, const std::vector<std::stri
 
 TEST_CASE("SaveWeights: the folder holds every parameter once in every stage and world size",
           "[zero][save]") {
+  const UnsyncedFiles files;
   int combination = 0;
   for (const std::string& name : ModelNames()) {
     for (int stage = 0; stage < 4; ++stage) {
@@ -100,6 +101,7 @@ TEST_CASE("SaveWeights: the folder holds every parameter once in every stage and
 
 TEST_CASE("SaveWeights: more elements than the staging memory holds come through it in pieces",
           "[zero][save]") {
+  const UnsyncedFiles files;
   const bool apart = GENERATE(false, true);
   const int stage = GENERATE(1, 3);
   for (const DType dtype : kDTypes) {
@@ -125,6 +127,7 @@ TEST_CASE("SaveWeights: more elements than the staging memory holds come through
 
 TEST_CASE("SaveWeights: split masters are put together and weights without masters are as they are",
           "[zero][save]") {
+  const UnsyncedFiles files;
   const int stage = GENERATE(0, 1, 2, 3);
   const bool apart = GENERATE(false, true);
   CAPTURE(stage, apart);
@@ -174,6 +177,7 @@ TEST_CASE("SaveWeights: split masters are put together and weights without maste
 
 TEST_CASE("SaveWeights: shards have at most the bytes that are allowed and an index of all",
           "[zero][save]") {
+  const UnsyncedFiles files;
   const int ranks = GENERATE(1, 4);
   const Model model = MakeModel("odd", DType::kBF16);
   const FileContents expected = ExpectedTensors(model, 1, std::nullopt);
@@ -189,10 +193,10 @@ TEST_CASE("SaveWeights: shards have at most the bytes that are allowed and an in
     const auto index = nlohmann::json::parse(ReadFile(folder.File("model.safetensors.index.json")));
     CHECK(index["metadata"]["total_size"] == BytesOf(expected));
     CHECK(index["weight_map"].size() == expected.size());
-    const FileContents files = ReadFolder(folder.path());
-    CHECK(saved[0].files == static_cast<int>(files.size()) - 1);
+    const FileContents in_folder = ReadFolder(folder.path());
+    CHECK(saved[0].files == static_cast<int>(in_folder.size()) - 1);
     CHECK(saved[0].files > 1);
-    for (const auto& [name, bytes] : files) {
+    for (const auto& [name, bytes] : in_folder) {
       if (!absl::EndsWith(name, ".safetensors")) continue;
       const auto file = SafetensorsFile::Open(folder.File(name));
       REQUIRE_OK(file.status());
