@@ -63,7 +63,9 @@ absl::StatusOr<bool> CheckpointKeeper::Resume(Device* device, const Stream& stre
                    loaded.world_size, loaded.world_size == 1 ? " rank" : " ranks", " in stage ",
                    loaded.stage));
   for (const std::string& note : state.notes) Say(absl::StrCat("note        ", note));
-  for (const std::string& note : loaded.notes) {
+  // Weights that were made into a checkpoint come without a configuration.
+  const bool imported = loaded.attributes.empty();
+  for (const std::string& note : imported ? std::vector<std::string>() : loaded.notes) {
     Say(absl::StrCat("note        ", note, "; the configuration wins"));
   }
   return true;

@@ -4,6 +4,7 @@
 
 #include <atomic>
 #include <csignal>
+#include <memory>
 
 namespace zero::train {
 namespace {
@@ -55,11 +56,16 @@ std::string StopSignalName(uint64_t bits) {
 
 void RemoveOnSignals(const std::vector<std::string>& folders) {
   if (folders.empty()) return;
-  auto* const paths = new std::vector<std::string>(folders);
-  auto* const list = new std::vector<const char*>();
-  for (const std::string& path : *paths) list->push_back(path.c_str());
-  list->push_back(nullptr);
-  empty_folders.store(list->data());
+  struct List {
+    std::vector<std::string> paths;
+    std::vector<const char*> texts;
+  };
+  static auto* const lists = new std::vector<std::unique_ptr<List>>();
+  List& list = *lists->emplace_back(std::make_unique<List>());
+  list.paths = folders;
+  for (const std::string& path : list.paths) list.texts.push_back(path.c_str());
+  list.texts.push_back(nullptr);
+  empty_folders.store(list.texts.data());
   for (const int signal : {SIGINT, SIGHUP, SIGTERM}) Install(signal);
 }
 
