@@ -57,7 +57,7 @@ TEST_CASE("FlagTable: a flag that is given twice is refused with both values") {
   CHECK(ErrorOf({"--help", "--help"}).empty());
 }
 
-TEST_CASE("FlagTable: sizes are bytes or have units of 1000 or of 1024") {
+TEST_CASE("FlagTable: a size is a number with or without a unit and at least what is allowed") {
   int64_t size = 5'000'000'000;
   const auto parse = [&](const std::string& text) {
     support::FlagTable flags;
@@ -80,11 +80,6 @@ TEST_CASE("FlagTable: sizes are bytes or have units of 1000 or of 1024") {
   for (const char* wrong : {"", "0", "-1", "GB", "5 GB", "5XB", "1.5GB", "5G", "5GBs",
                             "9223372036854775807KB", "99999999999999999999"}) {
     CHECK(parse(wrong) == -1);
-  }
-  for (const auto& [bytes, text] : std::map<int64_t, std::string>{
-           {1, "1"}, {1500, "1500"}, {3000, "3KB"}, {5'000'000'000, "5GB"}}) {
-    CHECK(support::SizeText(bytes) == text);
-    CHECK(support::ParseSize(text).value() == bytes);
   }
 }
 
@@ -145,7 +140,7 @@ TEST_CASE("FlagTable: sizes are bytes with the units of 1000 and of 1024") {
   CHECK(bytes("3KB") == 3000);
   CHECK(bytes("9223372036854775807") == INT64_MAX);
   CHECK(bytes("8388607TiB") == int64_t{8388607} << 40);
-  for (const char* wrong : {"", "MB", "-1", "1.5GB", "1 GB", "1mb", "1B", "0x10", "8388608TiB",
+  for (const char* wrong : {"", "MB", "-1", "1.5GB", "1 GB", "1M", "0x10", "8388608TiB",
                             "9223372036854775808", "1GBGB"}) {
     CAPTURE(wrong);
     CHECK(bytes(wrong) == -1);
