@@ -185,11 +185,15 @@ absl::StatusOr<Pending<CheckpointReport>> CheckpointSaver::Save(const std::strin
     if (!made.ok()) (void)RemoveTree(absl::StrCat(folder, "/", temporary));
   }
   const Stream& stream = *context_.communication;
-  ZERO_RETURN_IF_ERROR(exchange_->Agree(stream, kSaving, made));
-  ZERO_ASSIGN_OR_RETURN(const std::vector<std::string> names,
-                        exchange_->Run(stream, kSaving, temporary));
-  job->temporary_name = names[0];
-  job->temporary = absl::StrCat(folder, "/", names[0]);
+  const absl::Status agreed = exchange_->Agree(stream, kSaving, made);
+  const absl::StatusOr<std::vector<std::string>> names =
+      agreed.ok() ? exchange_->Run(stream, kSaving, temporary) : agreed;
+  if (!names.ok()) {
+    if (leads()) (void)RemoveTree(absl::StrCat(folder, "/", temporary));
+    return names.status();
+  }
+  job->temporary_name = names->front();
+  job->temporary = absl::StrCat(folder, "/", names->front());
   job->path = absl::StrCat(folder, "/", name);
   job->report.path = job->path;
   job->report.step = step_->steps();
