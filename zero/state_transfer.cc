@@ -12,6 +12,9 @@
 namespace zero {
 namespace {
 
+// Of Write, which fills one half of the staging memory while the other is copied.
+constexpr int64_t kWriteElements = kTransferElements / 2;
+
 absl::Status UnknownParameter(const Model& model, const std::string& name) {
   std::vector<std::string> names;
   for (const Unit& unit : model.units) {
@@ -54,6 +57,12 @@ absl::StatusOr<StateTransfer> StateTransfer::Create(const Context& context, Weig
   for (Buffer* buffer : {&transfer.host_values_, &transfer.host_raw_}) {
     ZERO_ASSIGN_OR_RETURN(*buffer, context.device->AllocateHost(bytes, MemoryCategory::kHostStaging,
                                                                 "state staging of the host"));
+  }
+  for (int i = 0; i < 2; ++i) {
+    StagingHalf& half = transfer.halves_[i];
+    half.values = transfer.host_values_.as<float>() + i * kWriteElements;
+    half.raw = transfer.host_raw_.bytes_at(i * kWriteElements * 4);
+    ZERO_ASSIGN_OR_RETURN(half.copied, context.device->CreateEvent());
   }
   return transfer;
 }
@@ -138,31 +147,36 @@ absl::Status StateTransfer::WriteParameter(State state, int unit, int p, const S
       whole ? run.first + run.count : std::min(run.first + run.count, own + segment.slice);
   if (places[0].data == nullptr) return absl::OkStatus();
 
-  float* const values = host_values_.as<float>();
-  for (int64_t first = from; first < to; first += kTransferElements) {
-    const int64_t n = std::min(kTransferElements, to - first);
-    ZERO_RETURN_IF_ERROR(source(parameter, first - run.first, absl::MakeSpan(values, n)));
+  for (int64_t first = from; first < to; first += kWriteElements) {
+    const int64_t n = std::min(kWriteElements, to - first);
+    // While the device takes one half of the staging memory, the source fills the other.
+    StagingHalf& half = halves_[next_half_];
+    next_half_ = 1 - next_half_;
+    if (half.copied->recorded()) {
+      ZERO_RETURN_IF_ERROR(half.copied->Synchronize(2 * context_->group->deadline()));
+    }
+    ZERO_RETURN_IF_ERROR(source(parameter, first - run.first, absl::MakeSpan(half.values, n)));
+    char* raw = half.raw;
     for (const Place& place : places) {
       const int64_t begin = place.sliced ? std::max(first, own) : first;
       const int64_t end = place.sliced ? std::min(first + n, own + segment.slice) : first + n;
       if (place.data == nullptr || begin >= end) continue;
       const int64_t shift = place.sliced ? own : 0;
-      const absl::Span<float> written(values + (begin - first), static_cast<size_t>(end - begin));
+      const absl::Span<float> written(half.values + (begin - first),
+                                      static_cast<size_t>(end - begin));
+      const int64_t element = BytesOf(place.stored);
       const void* encoded = written.data();
       if (place.stored != StoredAs::kF32) {
-        Encode(written, place.stored, host_raw_.data());
-        encoded = host_raw_.data();
+        Encode(written, place.stored, raw);
+        encoded = raw;
+        // A weight's master is the weight as it was rounded.
+        if (state == State::kWeight && &place == &places[0]) Decode(raw, place.stored, written);
+        raw += (end - begin) * element;
       }
-      const int64_t element = BytesOf(place.stored);
       ZERO_RETURN_IF_ERROR(context_->device->Copy(stream, place.data + (begin - shift) * element,
                                                   encoded, (end - begin) * element));
-      // The next values use the same staging memory.
-      ZERO_RETURN_IF_ERROR(stream.Synchronize());
-      // A weight's master is the weight as it was rounded.
-      if (state == State::kWeight && &place == &places[0] && place.stored != StoredAs::kF32) {
-        Decode(host_raw_.data(), place.stored, written);
-      }
     }
+    ZERO_RETURN_IF_ERROR(half.copied->Record(stream));
   }
   return absl::OkStatus();
 }

@@ -1,7 +1,9 @@
 // State in and out of the device, in logical coordinates (parameter, first element).
 #pragma once
 
+#include <array>
 #include <functional>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
@@ -102,6 +104,13 @@ class StateTransfer {
   Buffer device_staging_;  // [kTransferElements] of up to 4 bytes
   Buffer host_values_;     // fp32, likewise
   Buffer host_raw_;        // as stored, likewise
+  struct StagingHalf {
+    float* values = nullptr;
+    char* raw = nullptr;
+    std::unique_ptr<Event> copied;  // what was last written from it
+  };
+  std::array<StagingHalf, 2> halves_;
+  size_t next_half_ = 0;
 };
 
 }  // namespace zero
