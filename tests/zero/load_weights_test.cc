@@ -177,8 +177,8 @@ TEST_CASE("LoadWeights: masters and weights are those that Write of the file's v
   }
 }
 
-TEST_CASE("LoadWeights: what SaveWeights wrote comes back, also into the folder it came from",
-          "[zero][load]") {
+TEST_CASE("LoadWeights: what SaveWeights wrote comes back and can be written over",
+          "[zero][load][thread]") {
   const UnsyncedFiles files;
   for (const int64_t limit : {int64_t{1'000'000}, int64_t{500}}) {
     const TemporaryFolder folder;
@@ -387,7 +387,7 @@ TEST_CASE("LoadWeights: in stage 3 each rank reads its own ranges of the files",
   CHECK(files.bytes_ < 2'010'000);
 }
 
-TEST_CASE("LoadWeights: whatever read fails, all ranks are told what they have",
+TEST_CASE("LoadWeights: whatever read fails all ranks are told and have changed alike",
           "[zero][load][errors]") {
   class FailingReads : public FileCalls {
    public:

@@ -230,7 +230,7 @@ TEST_CASE("SaveWeights: where all ranks see one folder only short texts are sent
 }
 
 TEST_CASE("SaveWeights: each folder of ranks that do not see the others' is whole",
-          "[zero][save]") {
+          "[zero][save][thread]") {
   const int stage = GENERATE(0, 2, 3);
   CAPTURE(stage);
   const TemporaryFolder folder;
