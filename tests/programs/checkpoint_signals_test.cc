@@ -51,6 +51,19 @@ class Saving {
                 const std::map<std::string, std::string>& environment = {}) const {
     return Process(kTrain, Command(more), environment, temporary_);
   }
+  // Two ranks, as torchrun would start them.
+  std::vector<Process> StartTwo(const Flags& more) const {
+    const std::string port = std::to_string(test::FreePort());
+    std::vector<Process> processes;
+    for (int rank = 0; rank < 2; ++rank) {
+      processes.push_back(Start(more, {{"RANK", std::to_string(rank)},
+                                       {"WORLD_SIZE", "2"},
+                                       {"LOCAL_RANK", std::to_string(rank)},
+                                       {"MASTER_ADDR", "127.0.0.1"},
+                                       {"MASTER_PORT", port}}));
+    }
+    return processes;
+  }
   const TemporaryFolder& temporary() const { return temporary_; }
 
   // A run that was stopped in order: it is saved as far as it is told of, and can be resumed.
@@ -91,15 +104,7 @@ TEST_CASE("zero-train: a signal to one of several processes stops all after the 
           "[programs][checkpoint]") {
   const int signalled = GENERATE(0, 1);
   const Saving run;
-  const std::string port = std::to_string(test::FreePort());
-  std::vector<Process> processes;
-  for (int rank = 0; rank < 2; ++rank) {
-    processes.push_back(run.Start({}, {{"RANK", std::to_string(rank)},
-                                       {"WORLD_SIZE", "2"},
-                                       {"LOCAL_RANK", std::to_string(rank)},
-                                       {"MASTER_ADDR", "127.0.0.1"},
-                                       {"MASTER_PORT", port}}));
-  }
+  std::vector<Process> processes = run.StartTwo({});
   CHECK(test::Soon([&] { return run.Steps() > 3; }));
   processes[signalled].Signal(SIGTERM);
   const Ended first = processes[0].Wait();
@@ -108,6 +113,33 @@ TEST_CASE("zero-train: a signal to one of several processes stops all after the 
   CHECK(second.status == 0);
   CHECK((second.out + second.err).empty());
   run.CheckStopped(first, "SIGTERM");
+}
+
+TEST_CASE("zero-train --resume: processes go on together, or are told together why not",
+          "[programs][checkpoint]") {
+  const Saving run;
+  const auto losses = [&] { return TextOf("loss", ReadFile(run.metrics())); };
+  REQUIRE(run.Start({"--ranks=2", "--stage=1", "--steps=6", "--save_every=3"}).Wait().status == 0);
+  const auto whole = losses();
+  REQUIRE(whole.size() == 6);
+  fs::remove_all(run.saved() + "/" + CheckpointName(6));
+  std::vector<Process> processes = run.StartTwo({"--stage=1", "--steps=6", "--resume=latest"});
+  const Ended first = processes[0].Wait();
+  const Ended second = processes[1].Wait();
+  INFO(first.err << second.err);
+  CHECK(first.status == 0);
+  CHECK(second.status == 0);
+  CHECK_THAT(first.out, ContainsSubstring("step 3 of 6, 6 samples taken, written by 2 ranks"));
+  CHECK(second.out.empty());
+  CHECK(losses() == whole);
+
+  for (Process& process : run.StartTwo({"--resume=latest", "--seed=6"})) {
+    const Ended ended = process.Wait();
+    INFO(ended.err);
+    CHECK(ended.status == 1);
+    CHECK(LinesOf(ended.err) == 1);
+    CHECK_THAT(ended.err, ContainsSubstring("seed is 5 in the checkpoint, 6 now"));
+  }
 }
 
 #ifdef ZERO_MPIRUN
