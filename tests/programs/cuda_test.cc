@@ -78,8 +78,8 @@ TEST_CASE("zero-train --device cuda: a dynamic scale skips the steps that the ho
   const TrainingFolder folder;
   const std::string file = folder.File("ds.json");
   WriteFile(file, R"({"fp16": {"enabled": true, "initial_scale_power": 20, "hysteresis": 1}})");
-  const std::vector<std::string> flags = {"--config", file,      "--stage",        stage,
-                                          "--steps",  "8",       "--micro_batch=8", "--ranks=2"};
+  const std::vector<std::string> flags = {"--config", file, "--stage",         stage,
+                                          "--steps",  "8",  "--micro_batch=8", "--ranks=2"};
   const auto host = ReadMetrics(folder.Metrics(flags));
   std::vector<std::string> on_cuda = flags;
   on_cuda.push_back("--device=cuda");
@@ -94,17 +94,17 @@ TEST_CASE("zero-train --device cuda: a dynamic scale skips the steps that the ho
 
 TEST_CASE("zero-train --device cuda: masters and optimizers are the host's to rounding",
           "[programs]") {
-  const auto [flag, dtype, bound] = GENERATE(table<std::string, std::string, double>(
-      {{"--master=split", "bf16", 2e-2},
-       {"--master=none", "bf16", 2e-2},
-       {"--optimizer=lion", "bf16", 2e-2},
-       {"--optimizer=lion", "fp32", 1e-5},
-       {"--optimizer=adam", "fp32", 1e-5},
-       {"--optimizer=sgd", "fp32", 1e-5}}));
+  const auto [flag, dtype, bound] =
+      GENERATE(table<std::string, std::string, double>({{"--master=split", "bf16", 2e-2},
+                                                        {"--master=none", "bf16", 2e-2},
+                                                        {"--optimizer=lion", "bf16", 2e-2},
+                                                        {"--optimizer=lion", "fp32", 1e-5},
+                                                        {"--optimizer=adam", "fp32", 1e-5},
+                                                        {"--optimizer=sgd", "fp32", 1e-5}}));
   CAPTURE(flag, dtype);
   const TrainingFolder folder;
-  const std::vector<std::string> flags = {flag, "--dtype", dtype, "--weight_decay=0.1",
-                                          "--learning_rate=3e-3", "--accumulation=2"};
+  const std::vector<std::string> flags = {
+      flag, "--dtype", dtype, "--weight_decay=0.1", "--learning_rate=3e-3", "--accumulation=2"};
   const auto host = ReadMetrics(folder.Metrics(flags));
   std::vector<std::string> on_cuda = flags;
   on_cuda.push_back("--device=cuda");

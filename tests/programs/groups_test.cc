@@ -43,8 +43,9 @@ TEST_CASE("zero-train: frozen tensors are saved as they were", "[programs]") {
   CAPTURE(stage, dtype);
   const bool tied = stage == "1";
   const TrainingFolder folder(tied);
-  const Flags flags = {"--ranks=3",        "--stage",          stage,   "--dtype", dtype,
-                       "--accumulation=2", "--weight_decay=1", "--loss_scale=64"};
+  const Flags flags = {
+      "--ranks=3",        "--stage",        stage, "--dtype", dtype, "--accumulation=2",
+      "--weight_decay=1", "--loss_scale=64"};
   const Tensors initial = Trained(folder, Joined(flags, {"--learning_rate=0"}));
   const Tensors trained = Trained(
       folder, Joined(flags, {"--freeze", "model.embed_tokens.weight,*.layers.1.*,*norm.weight"}));
@@ -84,8 +85,8 @@ TEST_CASE("zero-train: matrices decay once, a tied one too, and norms do not", "
   for (const auto& [name, values] : initial) {
     CAPTURE(name);
     const bool norm = name.find("norm") != std::string::npos;
-    const bool excepted = norm || name.find("o_proj") != std::string::npos ||
-                          name == "model.embed_tokens.weight";
+    const bool excepted =
+        norm || name.find("o_proj") != std::string::npos || name == "model.embed_tokens.weight";
     const double part = PartOf(values, decayed.at(name), plain.at(name));
     CHECK(part == (norm ? Approx(0) : Approx(1e-2 * 0.1).epsilon(1e-3)));
     CHECK((named.at(name) == plain.at(name)) == excepted);
