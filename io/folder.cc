@@ -24,13 +24,14 @@ constexpr int64_t kCopyBytes = 1 << 20;
 
 absl::Status MakeFolders(const std::string& path) {
   std::vector<std::string> missing;  // innermost first
-  fs::path at = fs::path(path).lexically_normal();
+  // As it is written: ".." after a link leaves the folder that the link leads to.
+  fs::path at = path;
   if (!at.has_filename()) at = at.parent_path();  // "a/b/"
   struct stat info = {};
   while (!at.empty() && stat(at.c_str(), &info) != 0) {
     if (errno != ENOENT && errno != ENOTDIR)
       return PosixError(at.string(), "cannot look for the folder", errno);
-    missing.push_back(at.string());
+    if (at.filename() != ".") missing.push_back(at.string());
     at = at.parent_path();
   }
   if (!at.empty() && !S_ISDIR(info.st_mode)) {

@@ -86,11 +86,13 @@ absl::StatusOr<PosixFile> PosixFile::OpenToRead(const std::string& path) {
 }
 
 absl::StatusOr<PosixFile> PosixFile::OpenToWrite(const std::string& path) {
-  return OpenExisting(path, O_RDWR);
+  // Not for reading too: clients of NFS would then read, and write back, whole pages, over what
+  // another one writes beside this one's range.
+  return OpenExisting(path, O_WRONLY);
 }
 
 absl::StatusOr<PosixFile> PosixFile::CreateNew(const std::string& path) {
-  const int descriptor = OpenRetrying(path.c_str(), O_RDWR | O_CREAT | O_EXCL, 0666);
+  const int descriptor = OpenRetrying(path.c_str(), O_WRONLY | O_CREAT | O_EXCL, 0666);
   if (descriptor < 0) return PosixError(path, "cannot create", errno);
   return PosixFile(descriptor, path, 0);
 }

@@ -98,6 +98,13 @@ class Export : public Subcommand {
       }
     }
     ZERO_RETURN_IF_ERROR(opened.status());
+    std::error_code error;
+    for (const auto& [what, folder] : {std::pair("the checkpoint", &path),
+                                       std::pair("--copy_from", &std::as_const(copy_from_))}) {
+      if (!std::filesystem::equivalent(output_, *folder, error)) continue;
+      return absl::InvalidArgumentError(absl::StrCat("--output is ", what, " itself, '", output_,
+                                                     "': it must be another folder"));
+    }
     CheckpointReader& reader = *opened;
     SaveWeightsOptions options;
     options.max_shard_bytes = max_shard_bytes_;

@@ -306,9 +306,10 @@ absl::StatusOr<CheckpointLoaded> OptimizerCore::LoadCheckpoint(const std::string
   ZERO_RETURN_IF_ERROR(agree(loader.status()));
   half_loaded_ = true;
   ZERO_RETURN_IF_ERROR(agree(Load(*loader)));
-  ZERO_ASSIGN_OR_RETURN(const std::string hash, LoadedHash(loader->manifest()));
+  const absl::StatusOr<std::string> hash = LoadedHash(loader->manifest());
+  ZERO_RETURN_IF_ERROR(Guarded(hash.status()));
   const absl::StatusOr<std::vector<std::string>> hashes =
-      exchange_->Run(*communication_, kSaving, hash);
+      exchange_->Run(*communication_, kSaving, *hash);
   ZERO_RETURN_IF_ERROR(Guarded(hashes.status()));
   for (size_t r = 0; r < hashes->size(); ++r) {
     if ((*hashes)[r] == (*hashes)[0]) continue;

@@ -169,16 +169,19 @@ class ShardedOptimizer {
   // far, and writes it on a thread of its own: one file for each rank, into a folder that all ranks
   // see, which gets its name when every file is on the disk. Returns when the rest fits
   // Config::checkpoint_memory; with none, when the checkpoint is complete. Else it becomes so in a
-  // later Step, or in FinishCheckpoint; the Pending says when, or why not. One at a time: a second
-  // call finishes the first. kFailedPrecondition names a master that is inf or NaN.
+  // later Step, or in FinishCheckpoint; the Pending says when, or why not (its Get does not wait on
+  // the thread that drives the optimizer). One at a time: a second call finishes the first. One of
+  // the same step is replaced; a folder is one run's. kFailedPrecondition names a master that is
+  // inf or NaN; kInvalidArgument an attribute that is no UTF-8 text.
   virtual absl::StatusOr<Pending<CheckpointReport>> SaveCheckpoint(
       const std::string& folder, const CheckpointOptions& options = {}) = 0;
   // [C] Waits until the checkpoint that is being written is complete, and returns its error.
   virtual absl::Status FinishCheckpoint() = 0;
   // [C] `path` of one checkpoint, whatever world size, stage, buckets or kind of master wrote it.
-  // Each rank reads what it stores, and verifies it. kInvalidArgument lists everything that the
-  // model has otherwise, with nothing changed. What fails later (kDataLoss: a damaged file) leaves
-  // the state half loaded: until one is loaded, everything else is kDataLoss.
+  // Each rank reads what it stores, and verifies it; ranks wait for the slowest, at most the
+  // group's deadline. kInvalidArgument lists everything that the model has otherwise, with nothing
+  // changed. What fails later (kDataLoss: a damaged file) leaves the state half loaded: until one
+  // is loaded, everything else is kDataLoss.
   virtual absl::StatusOr<CheckpointLoaded> LoadCheckpoint(const std::string& path) = 0;
 
   // Writes the weights, frozen ones too and aliases not, as a folder that Hugging Face's libraries

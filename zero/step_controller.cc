@@ -288,16 +288,24 @@ absl::Status StepController::Restore(int64_t steps, const StepState& state) {
   StepState restored = state;
   restored.stop = StopReason::kNone;
   restored.stop_step = 0;
+  // Nothing moves a static one: that of the configuration counts.
+  const LossScale& loss_scale = context_.plan->config.loss_scale;
+  if (loss_scale.kind == LossScaling::kStatic) {
+    restored.loss_scale.scale = static_cast<float>(loss_scale.scale);
+  }
   const StepRecord nothing;
   const Stream& stream = *context_.arithmetic;
-  ZERO_RETURN_IF_ERROR(scale_order_.Write(stream, [&] {
-    return context_.device->Copy(stream, device_state(), &restored, sizeof(restored));
-  }));
-  const absl::Status forgotten =
-      context_.device->Copy(stream, At<StepRecord>(layout().record), &nothing, sizeof(nothing));
+  const auto upload = [&]() -> absl::Status {
+    ZERO_RETURN_IF_ERROR(scale_order_.Write(stream, [&] {
+      return context_.device->Copy(stream, device_state(), &restored, sizeof(restored));
+    }));
+    return context_.device->Copy(stream, At<StepRecord>(layout().record), &nothing,
+                                 sizeof(nothing));
+  };
+  const absl::Status enqueued = upload();
   // The copies read memory of this function, also when the last of them failed.
   ZERO_RETURN_IF_ERROR(stream.Synchronize());
-  ZERO_RETURN_IF_ERROR(forgotten);
+  ZERO_RETURN_IF_ERROR(enqueued);
   steps_ = steps;
   first_step_ = steps + 1;
   decided_ = steps;

@@ -46,7 +46,13 @@ absl::StatusOr<bool> CheckpointKeeper::Resume(Device* device, const Stream& stre
                                               ShardedOptimizer* optimizer) {
   ZERO_ASSIGN_OR_RETURN(const std::string path, PathOfAll(device, stream));
   if (path.empty()) return false;
-  ZERO_ASSIGN_OR_RETURN(const CheckpointLoaded loaded, optimizer->LoadCheckpoint(path));
+  const absl::StatusOr<CheckpointLoaded> opened = optimizer->LoadCheckpoint(path);
+  if (absl::IsDataLoss(opened.status())) {
+    return absl::DataLossError(
+        absl::StrCat(opened.status().message(), "; --resume PATH can name an older checkpoint"));
+  }
+  ZERO_RETURN_IF_ERROR(opened.status());
+  const CheckpointLoaded& loaded = *opened;
   ZERO_ASSIGN_OR_RETURN(const RunState state, ReadRunState(path, loaded.step, loaded.attributes,
                                                            options_, model_, data_));
   position_ = state.position;
@@ -54,7 +60,7 @@ absl::StatusOr<bool> CheckpointKeeper::Resume(Device* device, const Stream& stre
   end_.step = loaded.step;
   applied_before_ = loaded.applied_steps > 0;
   std::error_code error;
-  const auto parent = std::filesystem::path(path).parent_path();
+  const auto parent = (std::filesystem::path(path) / "..").lexically_normal();
   if (saves() && std::filesystem::equivalent(parent, options_.checkpoint_dir, error)) {
     saved_step_ = loaded.step;
   }
@@ -161,14 +167,14 @@ void CheckpointKeeper::Note(int64_t step, const absl::StatusOr<CheckpointReport>
                     " of it before the run went on");
   }
   Say(line);
-  Prune();
+  Prune(step);
 }
 
-void CheckpointKeeper::Prune() {
+void CheckpointKeeper::Prune(int64_t step) {
   FinishPruning();
   if (!leads() || options_.keep_last == 0) return;
-  pruning_ = std::async(std::launch::async, [this] {
-    return PruneCheckpoints(options_.checkpoint_dir, options_.keep_last, options_.keep_every);
+  pruning_ = std::async(std::launch::async, [this, step] {
+    return PruneCheckpoints(options_.checkpoint_dir, step, options_.keep_last, options_.keep_every);
   });
 }
 

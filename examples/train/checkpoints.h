@@ -85,7 +85,7 @@ class CheckpointKeeper {
   void Look();
   void Note(int64_t step, const absl::StatusOr<CheckpointReport>& outcome);
   // Rank 0: removes what need not be kept, beside the run.
-  void Prune();
+  void Prune(int64_t step);
   void FinishPruning();
 
   const CheckpointJob& job_;

@@ -101,7 +101,7 @@ absl::StatusOr<ResumePoint> Find(const Options& options) {
   const bool latest = options.resume == kLatest;
   const std::string& folder = latest ? options.checkpoint_dir : options.resume;
   if (latest && !HoldsCheckpoints(folder)) {
-    point.note = absl::StrCat("no checkpoint in ", folder, " yet: the run begins anew");
+    point.notes = {absl::StrCat("no checkpoint in ", folder, " yet: the run begins anew")};
     return point;
   }
   const absl::StatusOr<CheckpointManifest> one = ReadManifest(folder);
@@ -115,7 +115,28 @@ absl::StatusOr<ResumePoint> Find(const Options& options) {
   ZERO_ASSIGN_OR_RETURN(const FoundCheckpoint found, LatestCheckpoint(folder));
   point.path = found.path;
   point.step = found.step;
+  for (const std::string& why : found.passed_over) {
+    point.notes.push_back(absl::StrCat("passed over, not complete: ", why));
+  }
   return point;
+}
+
+// Later checkpoints, of another run or of this one when it went further, would be taken for those
+// of this run: by --resume latest, and by whoever looks for the last one.
+absl::Status CheckLater(const Options& options, const ResumePoint& point) {
+  const absl::StatusOr<std::vector<FoundCheckpoint>> found =
+      FindCheckpoints(options.checkpoint_dir);
+  if (absl::IsNotFound(found.status())) return absl::OkStatus();
+  ZERO_RETURN_IF_ERROR(found.status());
+  std::vector<std::string> later;
+  for (const FoundCheckpoint& checkpoint : *found) {
+    if (checkpoint.step > point.step) later.push_back(CheckpointName(checkpoint.step));
+  }
+  if (later.empty()) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat(
+      "--checkpoint_dir: ", options.checkpoint_dir, " holds checkpoints of later steps than ",
+      point.step, ", where this run begins, up to ", later.back(),
+      ": go on from that with --resume latest, give another folder, or move them away"));
 }
 
 absl::StatusOr<ResumePoint> FindResumePoint(const Options& options, const llama::LlamaConfig& model,
@@ -201,9 +222,12 @@ absl::StatusOr<ResumePoint> PrepareCheckpoints(const Options& options,
     if (status.ok()) status = CleanCheckpoints(options.checkpoint_dir);
     if (!status.ok()) return Prefixed("--checkpoint_dir", status);
   }
-  if (options.resume.empty()) return ResumePoint();
-  absl::StatusOr<ResumePoint> point = FindResumePoint(options, model, data);
-  if (!point.ok()) return Prefixed("--resume", point.status());
+  absl::StatusOr<ResumePoint> point = ResumePoint();
+  if (!options.resume.empty()) {
+    point = FindResumePoint(options, model, data);
+    if (!point.ok()) return Prefixed("--resume", point.status());
+  }
+  if (!options.checkpoint_dir.empty()) ZERO_RETURN_IF_ERROR(CheckLater(options, *point));
   return point;
 }
 

@@ -34,7 +34,7 @@ absl::StatusOr<RunState> ReadRunState(const std::string& path, int64_t step,
 struct ResumePoint {
   std::string path;  // of one checkpoint; empty: the run begins anew
   int64_t step = 0;
-  std::string note;  // why it begins anew although --resume is given
+  std::vector<std::string> notes;  // why it begins anew, or not at a later one
 };
 
 // For one process of a run, before the others look at checkpoints: makes sure that --checkpoint_dir

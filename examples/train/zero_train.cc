@@ -110,13 +110,23 @@ absl::Status Train(Job job, const ResumePoint& point, const std::function<void()
                         MetricsFile::Create(writes ? options.metrics : "", point.step));
   print();
   PrintPlan(options, cost);
-  if (!point.note.empty()) std::cout << "resume      " << point.note << std::endl;
+  for (const std::string& note : point.notes) std::cout << "resume      " << note << std::endl;
   // A launcher may give a rank a terminal of its own, and write what it reads from it to a file.
   const bool terminal = job.group == nullptr && isatty(STDOUT_FILENO) == 1;
   Progress progress(options.steps, options.log_every, terminal);
+  absl::Status measured;  // the first error of the metrics
   job.report = [&](const StepReport& report) {
     progress.Show(report);
-    return metrics.Write(report);
+    if (!measured.ok()) return absl::OkStatus();
+    measured = metrics.Write(report);
+    // Where metrics are all that it leaves, there is nothing to go on for.
+    if (options.output.empty() && options.checkpoint_dir.empty()) return measured;
+    if (!measured.ok()) {
+      progress.Finish();
+      std::cout << "metrics     end here: " << measured.message() << "; the run goes on"
+                << std::endl;
+    }
+    return absl::OkStatus();
   };
   std::string saved;  // in words, of rank 0
   job.checkpoints.resume = point.path;
@@ -139,14 +149,17 @@ absl::Status Train(Job job, const ResumePoint& point, const std::function<void()
   progress.Summary();
   if (end.signals != 0) {
     std::cout << "stopped by " << StopSignalName(end.signals) << " after step " << end.step
-              << "; --resume goes on" << std::endl;
-    return LastCheckpoint(end);
+              << (end.saved.ok() ? "; --resume goes on" : "")
+              << (options.output.empty() ? "" : "; --output is not written") << std::endl;
+    ZERO_RETURN_IF_ERROR(LastCheckpoint(end));
+    return measured;
   }
   if (end.first_step == options.steps) {
     std::cout << "the run was complete: all " << options.steps << " steps were done" << std::endl;
   }
   if (!saved.empty()) std::cout << saved << std::endl;
-  return LastCheckpoint(end);
+  ZERO_RETURN_IF_ERROR(LastCheckpoint(end));
+  return measured;
 }
 
 absl::Status Prefixed(const char* flag, const absl::Status& status) {
@@ -277,8 +290,14 @@ int Main(const std::vector<std::string>& arguments) {
     std::cout << "usage: " << kProgram << " --model PATH --data FILE [flags]\n" << flags.Help();
     return 0;
   }
-  if (usage.ok() && flags.Given("config") && options.config.empty()) {
-    usage = absl::InvalidArgumentError("--config is empty; it must name a file");
+  // A shell variable that is not set, say.
+  for (const auto& [name, value] :
+       {std::pair("config", &options.config), std::pair("resume", &options.resume),
+        std::pair("checkpoint_dir", &options.checkpoint_dir), std::pair("output", &options.output),
+        std::pair("metrics", &options.metrics)}) {
+    if (!usage.ok() || !flags.Given(name) || !value->empty()) continue;
+    usage = absl::InvalidArgumentError(
+        absl::StrCat("--", name, " is empty; it must name a file or folder"));
   }
   if (usage.ok() && options.optimizer == "lion" && !flags.Given("beta2")) options.beta2 = 0.99;
   if (usage.ok() && launch->has_value()) usage = CheckProcesses(options, **launch);

@@ -1,5 +1,6 @@
 // What zero-train refuses about checkpoints, with one line each.
 #include <filesystem>
+#include <set>
 
 #include "absl/strings/str_cat.h"
 #include "tests/catch.h"
@@ -47,6 +48,53 @@ TEST_CASE("zero-train: flags of checkpoints that do not fit are one line and sta
   refused({"--output=", "--metrics=", dir, "--compare_stages"},
           {"--checkpoint_dir", "--compare_stages"});
   refused({"--data_format=words"}, {"--data_format is 'words'", "auto or text or llmc"});
+}
+
+TEST_CASE("zero-train: names that are empty are refused", "[programs][checkpoint][errors]") {
+  const TrainingFolder folder;
+  for (const char* name : {"resume", "checkpoint_dir", "output", "metrics"}) {
+    const Outcome outcome = folder.Train({absl::StrCat("--", name, "=")});
+    CHECK(outcome.status == 2);
+    CHECK(outcome.err ==
+          absl::StrCat("zero-train: --", name, " is empty; it must name a file or folder\n"));
+  }
+}
+
+TEST_CASE("zero-train: a folder with later checkpoints than where the run begins is refused",
+          "[programs][checkpoint][errors]") {
+  const TrainingFolder folder;
+  const std::string dir = folder.File("saved");
+  const Flags run = {"--checkpoint_dir", dir, "--save_every=1", "--keep_last=1"};
+  const auto train = [&](Flags flags) {
+    flags.insert(flags.end(), run.begin(), run.end());
+    return folder.Train(flags);
+  };
+  REQUIRE(folder.Train({"--steps=3", "--checkpoint_dir", dir, "--save_every=1"}).status == 0);
+  const auto names = [&] {
+    std::set<std::string> found;
+    for (const auto& entry : fs::directory_iterator(dir)) found.insert(entry.path().filename());
+    return found;
+  };
+  const auto before = names();
+  REQUIRE(before.size() == 3);
+  for (const Flags& begin : {Flags{"--steps=4"}, Flags{"--steps=4", "--seed=7"},
+                             Flags{"--steps=4", "--resume", dir + "/step-00000001"}}) {
+    const Outcome outcome = train(begin);
+    INFO(outcome.out << outcome.err);
+    CHECK(outcome.status == 1);
+    CHECK(LinesOf(outcome.err) == 1);
+    CHECK_THAT(outcome.err, ContainsSubstring("--checkpoint_dir: " + dir) &&
+                                ContainsSubstring("up to step-00000003") &&
+                                ContainsSubstring("--resume latest"));
+    CHECK(names() == before);
+  }
+  // Elsewhere it may go on from there; a slash at the end changes nothing.
+  const Outcome elsewhere = folder.Train(
+      {"--steps=2", "--resume", dir + "/step-00000001/", "--checkpoint_dir", folder.File("other")});
+  INFO(elsewhere.err);
+  CHECK(elsewhere.status == 0);
+  CHECK(train({"--steps=4", "--resume=latest"}).status == 0);
+  CHECK(names() == std::set<std::string>{"step-00000004"});
 }
 
 TEST_CASE("zero-train --resume: what is no checkpoint is one line",

@@ -40,14 +40,13 @@ TEST_CASE("zero-train --device cuda: a resumed run is the run that was not stopp
   const std::string stage = GENERATE("--stage=1", "--stage=3");
   const TrainingFolder folder;
   const std::string saved = folder.File("saved");
-  const std::vector<std::string> flags = {"--device=cuda",    "--ranks=2",        stage,
-                                          "--accumulation=2", "--checkpoint_dir", saved};
+  const std::vector<std::string> flags = {"--device=cuda", "--ranks=2", stage, "--accumulation=2"};
   const auto losses = [&](const std::vector<std::string>& more) {
     std::vector<std::string> all = flags;
     all.insert(all.end(), more.begin(), more.end());
     return TextOf("loss", folder.Metrics(all, kStandin));
   };
-  const auto whole = losses({"--steps=5", "--save_every=3"});
+  const auto whole = losses({"--steps=5", "--checkpoint_dir", saved, "--save_every=3"});
   REQUIRE(whole.size() == 5);
   const auto resumed = losses({"--steps=5", "--resume", saved + "/step-00000003"});
   CHECK(resumed == std::vector<std::string>(whole.begin() + 3, whole.end()));

@@ -1,4 +1,5 @@
 #include <chrono>
+#include <filesystem>
 #include <functional>
 #include <stdexcept>
 #include <thread>
@@ -105,15 +106,23 @@ TEST_CASE("RunJob: a rank that stays silent is an error at the deadline", "[prog
   CHECK_THAT(std::string(status.message()), ContainsSubstring("for rank 1"));
 }
 
-TEST_CASE("zero-train: metrics that can no longer be written end the run", "[programs]") {
+TEST_CASE("zero-train: metrics that can no longer be written end a run that saves nothing else",
+          "[programs]") {
   const TrainingFolder folder;
   const auto before = folder.Names();
-  const Outcome outcome =
-      folder.Train({"--ranks=3", "--metrics", "/dev/full", "--output", folder.File("out")});
+  Outcome outcome = folder.Train({"--ranks=3", "--metrics", "/dev/full"});
   CHECK(outcome.status == 1);
   CHECK(LinesOf(outcome.err) == 1);
   CHECK_THAT(outcome.err, ContainsSubstring("--metrics") && ContainsSubstring("/dev/full"));
   CHECK(folder.Names() == before);
+  // Hours of training are worth more than their metrics.
+  outcome = folder.Train({"--ranks=3", "--metrics", "/dev/full", "--output", folder.File("out")});
+  CHECK(outcome.status == 1);
+  CHECK(LinesOf(outcome.err) == 1);
+  CHECK_THAT(outcome.err, ContainsSubstring("--metrics") && ContainsSubstring("/dev/full"));
+  CHECK_THAT(outcome.out,
+             ContainsSubstring("metrics     end here") && ContainsSubstring("the run goes on"));
+  CHECK(std::filesystem::exists(folder.File("out/model.safetensors")));
 }
 
 }  // namespace

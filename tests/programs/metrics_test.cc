@@ -30,11 +30,10 @@ TEST_CASE("zero-train: a line of metrics has all keys, and bytes as planned", "[
   const auto cost = train::PlanCost(options, *model);
   REQUIRE(cost.ok());
   for (const MetricsRecord& record : records) {
-    CHECK(record.keys ==
-          std::vector<std::string>{"consecutive_skips", "grad_norm", "learning_rate", "loss",
-                                   "loss_scale", "memory", "next_loss_scale", "skipped",
-                                   "skipped_steps", "step", "step_seconds", "tokens",
-                                   "tokens_per_second", "wire"});
+    CHECK(record.keys == std::vector<std::string>{
+                             "consecutive_skips", "grad_norm", "learning_rate", "loss",
+                             "loss_scale", "memory", "next_loss_scale", "skipped", "skipped_steps",
+                             "step", "step_seconds", "tokens", "tokens_per_second", "wire"});
     CHECK(record.step == &record - records.data() + 1);
     CHECK(record.tokens == 3 * 2 * 16);
     CHECK(record.learning_rate == 1e-2);

@@ -129,7 +129,7 @@ TEST_CASE("zero-sample: a folder that does not fit is refused with what would be
 
 TEST_CASE("zero-sample: wrong flags are refused", "[programs]") {
   CheckRefused(RunProgram("zero-sample", {}), 2, {"--model is missing"});
-  CheckRefused(Sample("x", {"--prompt="}), 2, {"--prompt"});
+  CheckRefused(Sample("x", {"--prompt", ""}), 2, {"--prompt"});
   CheckRefused(Sample("x", {"--tokens=0"}), 2, {"--tokens is '0'"});
   CheckRefused(Sample("x", {"--temperature=-1"}), 2, {"--temperature is '-1'"});
   CheckRefused(Sample("x", {"--promt=a"}), 2, {"--promt", "--prompt"});

@@ -33,7 +33,11 @@ std::vector<std::string> WithFlags(const std::map<std::string, std::string>& oth
     });
     if (!given) all.insert(all.end(), {flag, value});
   }
-  all.insert(all.end(), flags.begin(), flags.end());
+  for (const std::string& flag : flags) {
+    const bool left_out =
+        flag.size() > 3 && flag.back() == '=' && others.count(flag.substr(2, flag.size() - 3)) > 0;
+    if (!left_out) all.push_back(flag);
+  }
   return all;
 }
 

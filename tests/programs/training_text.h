@@ -10,7 +10,8 @@
 
 namespace zero::programs {
 
-// `flags` after those of `others`, pairs of name and value, whose name they do not have.
+// `flags` after those of `others`, pairs of name and value, whose name they do not have. One that
+// is empty, "--output=", only leaves that of `others` out.
 std::vector<std::string> WithFlags(const std::map<std::string, std::string>& others,
                                    const std::vector<std::string>& flags);
 

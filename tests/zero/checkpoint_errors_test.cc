@@ -121,6 +121,68 @@ TEST_CASE("Checkpoint: hyper-parameters that are others now are noted", "[zero][
   CHECK(loaded->notes.size() <= 3);
 }
 
+TEST_CASE("Checkpoint: a static loss scale is that of the configuration", "[zero][checkpoint]") {
+  const TemporaryFolder folder;
+  LocalWorld world(1);
+  Config config;
+  config.loss_scale = {LossScaling::kDynamic, 4096, 1000, 2, false, 1};
+  { const Rank saved = SavedRank(world.group(0), folder.path(), config); }
+  const auto scale_after_load = [&](std::vector<std::string>* notes) {
+    auto rank = Rank::Create(config, SimpleModel(2, 100), world.group(0));
+    REQUIRE_OK(rank.status());
+    const auto loaded = rank->optimizer->LoadCheckpoint(folder.File("step-00000001"));
+    REQUIRE_OK(loaded.status());
+    *notes = loaded->notes;
+    return *rank->optimizer->loss_scale();
+  };
+  std::vector<std::string> notes;
+  config.loss_scale.scale = 64;  // where it would start
+  CHECK(scale_after_load(&notes) == 4096);
+  CHECK(notes.empty());
+  config.loss_scale.kind = LossScaling::kStatic;
+  CHECK(scale_after_load(&notes) == 64);
+  CHECK_THAT(absl::StrJoin(notes, "\n"),
+             ContainsSubstring("loss_scale.scale: 4096 in the checkpoint, 64 now"));
+}
+
+TEST_CASE("Checkpoint: what no manifest could hold is refused before anything is written",
+          "[zero][checkpoint][errors]") {
+  const TemporaryFolder folder;
+  LocalWorld world(1);
+  Rank rank = SavedRank(world.group(0), folder.path());
+  const auto refused = [&](const std::string& path, const Attributes& attributes) {
+    CheckpointOptions options;
+    options.attributes = attributes;
+    const absl::Status status = rank.optimizer->SaveCheckpoint(path, options).status();
+    CHECK(absl::IsInvalidArgument(status));
+    return MessageOf(status);
+  };
+  CHECK_THAT(refused(folder.path(), {{"random", "\xff\x80"}}),
+             ContainsSubstring("attribute 'random' is not UTF-8"));
+  CHECK_THAT(refused(folder.path(), {{"all", std::string(17 << 20, 'x')}}),
+             ContainsSubstring("bytes; at most 16777216"));
+  CHECK_THAT(refused("", {}), ContainsSubstring("the folder is empty"));
+  CHECK(folder.Names() == std::vector<std::string>{"step-00000001"});
+  CHECK_OK(rank.optimizer->SaveCheckpoint(folder.path()).status());
+}
+
+TEST_CASE("Checkpoint: the thread that drives the optimizer does not wait in Get",
+          "[zero][checkpoint][errors]") {
+  const TemporaryFolder folder;
+  LocalWorld world(1);
+  Config config;
+  config.checkpoint_memory = 1 << 20;
+  auto rank = Rank::Create(config, SimpleModel(2, 100), world.group(0));
+  REQUIRE_OK(rank.status());
+  auto saved = rank->optimizer->SaveCheckpoint(folder.path());
+  REQUIRE_OK(saved.status());
+  const absl::Status waiting = saved->Get().status();
+  CHECK(absl::IsFailedPrecondition(waiting));
+  CHECK_THAT(MessageOf(waiting), ContainsSubstring("call FinishCheckpoint"));
+  REQUIRE_OK(rank->optimizer->FinishCheckpoint());
+  CHECK_OK(saved->Get().status());
+}
+
 TEST_CASE("Checkpoint: a damaged one leaves nothing usable until another is loaded",
           "[zero][checkpoint][errors][thread]") {
   const TemporaryFolder folder;

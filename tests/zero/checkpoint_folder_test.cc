@@ -2,9 +2,11 @@
 #include "zero/save/checkpoint_folder.h"
 
 #include <algorithm>
+#include <cerrno>
 #include <filesystem>
 
 #include "absl/strings/str_cat.h"
+#include "io/file_calls.h"
 #include "io/folder.h"
 #include "tests/catch.h"
 #include "tests/io/temporary_folder.h"
@@ -158,7 +160,7 @@ TEST_CASE("Checkpoint folder: the last ones and each of so many steps are kept",
   Make(folder.File(CheckpointName(60)), 60);
   fs::remove(folder.File(CheckpointName(60)) + "/manifest.json");
   const auto prune = [&](int64_t last, int64_t every) {
-    const auto removed = PruneCheckpoints(folder.path(), last, every);
+    const auto removed = PruneCheckpoints(folder.path(), INT64_MAX, last, every);
     REQUIRE_OK(removed.status());
     return *removed;
   };
@@ -173,8 +175,62 @@ TEST_CASE("Checkpoint folder: the last ones and each of so many steps are kept",
   CHECK(prune(1, 0) == Names{folder.File("step-00000040")});
   CHECK(prune(1, 0).empty());
   CHECK(Found(folder.path()) == Names{"best=5", "step-00000050=50"});
-  CHECK(absl::IsInvalidArgument(PruneCheckpoints(folder.path(), -1, 0).status()));
-  CHECK(absl::IsInvalidArgument(PruneCheckpoints(folder.path(), 1, -1).status()));
+  CHECK(absl::IsInvalidArgument(PruneCheckpoints(folder.path(), INT64_MAX, -1, 0).status()));
+  CHECK(absl::IsInvalidArgument(PruneCheckpoints(folder.path(), INT64_MAX, 1, -1).status()));
+}
+
+TEST_CASE("Checkpoint folder: later steps are neither removed nor counted", "[save]") {
+  const TemporaryFolder folder;
+  for (const int64_t step : {10, 20, 30, 40}) Make(folder.File(CheckpointName(step)), step);
+  const auto removed = PruneCheckpoints(folder.path(), /*newest=*/20, 1, 0);
+  REQUIRE_OK(removed.status());
+  CHECK(*removed == Names{folder.File("step-00000010")});
+  CHECK(SortedNames(folder) == Names{"step-00000020", "step-00000030", "step-00000040"});
+}
+
+TEST_CASE("Checkpoint folder: later ones that are not complete are told", "[save]") {
+  const TemporaryFolder folder;
+  for (const int64_t step : {10, 20, 30}) Make(folder.File(CheckpointName(step)), step);
+  fs::remove(folder.File(CheckpointName(10)) + "/manifest.json");
+  fs::remove(folder.File(CheckpointName(30)) + "/rank-00000-of-00002.safetensors");
+  auto latest = LatestCheckpoint(folder.path());
+  REQUIRE_OK(latest.status());
+  CHECK(latest->step == 20);
+  REQUIRE(latest->passed_over.size() == 1);
+  CHECK_THAT(latest->passed_over[0],
+             ContainsSubstring("step-00000030/rank-00000-of-00002.safetensors: is missing"));
+  // What may be read elsewhere, or another time, is not passed over.
+  WriteFile(folder.File(CheckpointName(30)) + "/manifest.json", "{\"format\": 2}");
+  CHECK(absl::IsUnimplemented(LatestCheckpoint(folder.path()).status()));
+}
+
+// Fails every opening of one file.
+class Unreadable : public FileCalls {
+ public:
+  explicit Unreadable(std::string path) : path_(std::move(path)), before_(ReplaceFileCalls(this)) {}
+  ~Unreadable() override { ReplaceFileCalls(before_); }
+  int Open(const char* path, int flags, mode_t mode) override {
+    if (path_ != path) return FileCalls::Open(path, flags, mode);
+    errno = EIO;
+    return -1;
+  }
+
+ private:
+  const std::string path_;
+  FileCalls* const before_;
+};
+
+TEST_CASE("Checkpoint folder: cleaning removes nothing that a disk does not give for once",
+          "[save]") {
+  for (const char* file : {"manifest.json", "rank-00000-of-00002.safetensors"}) {
+    const TemporaryFolder folder;
+    Make(folder.File(TemporaryName(20)), 20);
+    {
+      const Unreadable unreadable(folder.File(TemporaryName(20)) + "/" + file);
+      (void)CleanCheckpoints(folder.path());
+    }
+    CHECK(Found(folder.path()).size() == 1);
+  }
 }
 
 TEST_CASE("Checkpoint folder: wherever removal ends there is a whole one, and cleaning finishes",
@@ -186,7 +242,7 @@ TEST_CASE("Checkpoint folder: wherever removal ends there is a whole one, and cl
     for (const int64_t step : {10, 20, 30}) Make(folder.File(CheckpointName(step)), step);
     {
       EndAfter calls(points);
-      const absl::Status pruned = PruneCheckpoints(folder.path(), 1, 0).status();
+      const absl::Status pruned = PruneCheckpoints(folder.path(), INT64_MAX, 1, 0).status();
       ended = calls.ended();
       CHECK(pruned.ok() == !ended);
     }
@@ -199,7 +255,7 @@ TEST_CASE("Checkpoint folder: wherever removal ends there is a whole one, and cl
     }
     CHECK_OK(CleanCheckpoints(folder.path()));
     for (const std::string& name : folder.Names()) CHECK(name[0] != '.');
-    CHECK_OK(PruneCheckpoints(folder.path(), 1, 0).status());
+    CHECK_OK(PruneCheckpoints(folder.path(), INT64_MAX, 1, 0).status());
     CHECK(SortedNames(folder) == Names{"step-00000030"});
   }
   CHECK(points > 10);

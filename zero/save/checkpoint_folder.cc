@@ -3,6 +3,7 @@
 #include <sys/stat.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <tuple>
 
 #include "absl/strings/match.h"
@@ -25,6 +26,9 @@ Kind KindOf(const std::string& name) {
   if (absl::EndsWith(name, ".removed")) return Kind::kRemoved;
   return absl::EndsWith(name, ".tmp") ? Kind::kTemporary : Kind::kNamed;
 }
+
+// Ends the name of one whose place another one takes.
+constexpr const char* kReplaced = ".replaced.tmp";
 
 struct Candidate {
   std::string name;
@@ -75,7 +79,8 @@ bool IsForeign(const Candidate& candidate) {
 
 // Takes the checkpoint out of the list in one step, then removes what it consists of.
 absl::Status Remove(const std::string& folder, const std::string& name) {
-  const std::string removed = absl::StrCat(folder, "/.", name, ".removed");
+  const std::string dot = absl::StartsWith(name, ".") ? "" : ".";
+  const std::string removed = absl::StrCat(folder, "/", dot, name, ".removed");
   ZERO_RETURN_IF_ERROR(RemoveTree(removed));  // of a removal that was interrupted
   ZERO_RETURN_IF_ERROR(Rename(absl::StrCat(folder, "/", name), removed));
   return RemoveTree(removed);
@@ -87,12 +92,22 @@ std::string CheckpointName(int64_t step) { return absl::StrFormat("step-%08d", s
 
 absl::Status PublishCheckpoint(const std::string& folder, const std::string& temporary,
                                int64_t step) {
+  const std::string from = absl::StrCat(folder, "/", temporary);
   const std::string name = CheckpointName(step);
   const std::string path = absl::StrCat(folder, "/", name);
   struct stat info = {};
-  // Until the new one has its name, it is found by its manifest.
-  if (lstat(path.c_str(), &info) == 0) ZERO_RETURN_IF_ERROR(Remove(folder, name));
-  return Rename(absl::StrCat(folder, "/", temporary), path);
+  if (lstat(path.c_str(), &info) != 0) return Rename(from, path);
+  // Never less than one of them is complete under a name that is found.
+  const std::string old = absl::StrCat(".", name, kReplaced);
+  const std::string aside = absl::StrCat(folder, "/", old);
+  ZERO_RETURN_IF_ERROR(RemoveTree(aside));  // of a replacement that was interrupted
+  ZERO_RETURN_IF_ERROR(Rename(path, aside));
+  const absl::Status renamed = Rename(from, path);
+  if (!renamed.ok()) {
+    (void)Rename(aside, path);
+    return renamed;
+  }
+  return Remove(folder, old);
 }
 
 absl::StatusOr<std::vector<FoundCheckpoint>> FindCheckpoints(const std::string& folder) {
@@ -115,7 +130,17 @@ absl::StatusOr<FoundCheckpoint> LatestCheckpoint(const std::string& folder) {
       others.emplace_back(candidate.step.status().message());
     }
   }
-  if (last != nullptr) return FoundCheckpoint{last->path, *last->step};
+  FoundCheckpoint found;
+  if (last != nullptr) found = {last->path, *last->step};
+  for (const Candidate& candidate : candidates) {
+    if (candidate.step.ok() || candidate.kind != Kind::kNamed) continue;
+    if (candidate.name <= CheckpointName(last != nullptr ? *last->step : -1)) continue;
+    if (!absl::StartsWith(candidate.name, "step-")) continue;
+    const absl::Status& status = candidate.step.status();
+    if (!absl::IsNotFound(status) && !absl::IsDataLoss(status)) return status;
+    found.passed_over.emplace_back(status.message());
+  }
+  if (last != nullptr) return found;
   constexpr size_t kShown = 5;
   const size_t more = others.size() - std::min(others.size(), kShown);
   others.resize(others.size() - more);
@@ -132,18 +157,24 @@ absl::Status CleanCheckpoints(const std::string& folder) {
   ZERO_RETURN_IF_ERROR(candidates.status());
   for (const Candidate& candidate : *candidates) {
     if (candidate.kind == Kind::kNamed) continue;
-    const absl::Status& status = candidate.step.status();
-    if (status.ok()) {
+    struct stat info = {};
+    const std::string manifest = absl::StrCat(candidate.path, "/", kManifestName);
+    const bool none = lstat(manifest.c_str(), &info) != 0 && errno == ENOENT;
+    const std::string name = CheckpointName(candidate.step.value_or(0));
+    const bool named = lstat(absl::StrCat(folder, "/", name).c_str(), &info) == 0;
+    if (candidate.step.ok() && named && absl::EndsWith(candidate.name, kReplaced)) {
+      ZERO_RETURN_IF_ERROR(Remove(folder, candidate.name));
+    } else if (candidate.step.ok()) {
       ZERO_RETURN_IF_ERROR(PublishCheckpoint(folder, candidate.name, *candidate.step));
-    } else if (absl::IsNotFound(status) || absl::IsDataLoss(status)) {
-      // A newer version's, or one that cannot be opened, stays.
+    } else if (none || candidate.kind == Kind::kRemoved) {
+      // With a manifest all of it was there: what is wrong with it now may pass.
       ZERO_RETURN_IF_ERROR(RemoveTree(candidate.path));
     }
   }
   return absl::OkStatus();
 }
 
-absl::StatusOr<std::vector<std::string>> PruneCheckpoints(const std::string& folder,
+absl::StatusOr<std::vector<std::string>> PruneCheckpoints(const std::string& folder, int64_t newest,
                                                           int64_t keep_last, int64_t keep_every) {
   if (keep_last < 0 || keep_every < 0) {
     return absl::InvalidArgumentError(absl::StrCat("keep_last is ", keep_last, " and keep_every ",
@@ -152,8 +183,9 @@ absl::StatusOr<std::vector<std::string>> PruneCheckpoints(const std::string& fol
   std::vector<std::string> removed;
   if (keep_last == 0) return removed;
   ZERO_ASSIGN_OR_RETURN(std::vector<Candidate> candidates, Candidates(folder));
-  const auto other = [](const Candidate& candidate) {
-    return !candidate.step.ok() || candidate.name != CheckpointName(*candidate.step);
+  const auto other = [newest](const Candidate& candidate) {
+    return !candidate.step.ok() || candidate.name != CheckpointName(*candidate.step) ||
+           *candidate.step > newest;
   };
   candidates.erase(std::remove_if(candidates.begin(), candidates.end(), other), candidates.end());
   const auto count = static_cast<int64_t>(candidates.size());

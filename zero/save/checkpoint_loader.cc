@@ -117,8 +117,10 @@ std::vector<std::string> CheckpointLoader::Notes(const Config& config) const {
   // One that was made of weights has no hyper-parameters that could differ.
   if (manifest().configuration.empty()) return {};
   // What changes no value, or no more than the order of a sum.
-  const std::set<std::string> ours = {"stage", "reduce_bucket_size", "prefetch", "reduction",
-                                      "check_gradients"};
+  std::set<std::string> ours = {"stage", "reduce_bucket_size", "prefetch", "reduction",
+                                "check_gradients"};
+  // Where a moving one starts; it goes on from where it was.
+  if (config.loss_scale.kind != LossScaling::kStatic) ours.insert("loss_scale.scale");
   const std::map<std::string, std::string> saved = Values(manifest().configuration);
   const std::map<std::string, std::string> now = Values(AgreementLines(config, Model()));
   std::vector<std::string> notes;

@@ -1,10 +1,14 @@
 #include "zero/save/checkpoint_saver.h"
 
 #include <algorithm>
+#include <filesystem>
 #include <random>
+#include <system_error>
+#include <thread>
 #include <utility>
 #include <vector>
 
+#include "absl/strings/escaping.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
@@ -12,6 +16,7 @@
 #include "io/file_calls.h"
 #include "io/folder.h"
 #include "io/posix_file.h"
+#include "io/safetensors_image.h"
 #include "zero/misuse.h"
 #include "zero/save/checkpoint_description.h"
 #include "zero/save/checkpoint_folder.h"
@@ -42,6 +47,22 @@ absl::Status ErrorOf(const std::string& said, size_t rank, int ranks) {
   const std::string named = ranks == 1 ? "" : absl::StrCat("rank ", rank, ": ");
   return absl::Status(static_cast<absl::StatusCode>(code),
                       absl::StrCat(named, said.substr(space + 1)));
+}
+
+// What would make a manifest that cannot be read.
+absl::Status CheckAttributes(const Attributes& attributes) {
+  constexpr size_t kMost = 1 << 24;
+  size_t bytes = 0;
+  for (const auto& [key, value] : attributes) {
+    bytes += key.size() + value.size();
+    if (!PlanSafetensors({}, {{key, value}}).ok()) {
+      return absl::InvalidArgumentError(absl::StrCat("SaveCheckpoint: attribute '",
+                                                     absl::CHexEscape(key), "' is not UTF-8 text"));
+    }
+  }
+  if (bytes <= kMost) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat("SaveCheckpoint: the attributes have ", bytes,
+                                                 " bytes; at most ", kMost, " are kept"));
 }
 
 std::string RandomDigits() {
@@ -84,6 +105,11 @@ class CheckpointSaver::Outcome : public PendingSource<CheckpointReport> {
   }
   absl::StatusOr<CheckpointReport> Get() override {
     std::unique_lock<std::mutex> lock(mutex_);
+    if (!outcome_.has_value() && std::this_thread::get_id() == driver_) {
+      return absl::FailedPreconditionError(
+          "the checkpoint is not complete, and cannot become so while the thread that drives the "
+          "optimizer waits: call FinishCheckpoint on every rank, or go on with steps");
+    }
     if (!resolved_.wait_for(lock, absl::ToChronoNanoseconds(2 * deadline_),
                             [&] { return outcome_.has_value(); })) {
       return absl::DeadlineExceededError(
@@ -99,6 +125,7 @@ class CheckpointSaver::Outcome : public PendingSource<CheckpointReport> {
 
  private:
   const absl::Duration deadline_;
+  const std::thread::id driver_ = std::this_thread::get_id();
   mutable std::mutex mutex_;
   std::condition_variable resolved_;
   std::optional<absl::StatusOr<CheckpointReport>> outcome_;
@@ -116,6 +143,7 @@ struct CheckpointSaver::Job {
   bool publishing = false;  // all files are on the disk
   // This rank's part of the phase, once it has ended.
   std::optional<absl::Status> ended;
+  bool told_done = false;  // the others may know that this rank's file is on the disk
   CheckpointWriter::Written written;
   std::future<absl::Status> publisher;  // rank 0
 };
@@ -148,9 +176,9 @@ CheckpointSaver::~CheckpointSaver() {
   if (job_ == nullptr) return;
   writer_->Cancel();
   (void)writer_->Take();
-  if (job_->publisher.valid()) {
-    if (!job_->publisher.get().ok()) (void)RemoveTree(job_->temporary);
-  } else if (!job_->publishing) {
+  if (job_->publisher.valid()) (void)job_->publisher.get();
+  // Once this rank has said that its file is there, rank 0 may make a checkpoint of it.
+  if (!job_->told_done) {
     // The other ranks' files go with them; the last to come removes the folder.
     const int ranks = context_.group->size();
     for (const std::string& name :
@@ -164,8 +192,12 @@ CheckpointSaver::~CheckpointSaver() {
                    "FinishCheckpoint waits for it")));
 }
 
-absl::StatusOr<Pending<CheckpointReport>> CheckpointSaver::Save(const std::string& folder,
+absl::StatusOr<Pending<CheckpointReport>> CheckpointSaver::Save(const std::string& given,
                                                                 const CheckpointOptions& options) {
+  // The working directory may change while it is written.
+  std::error_code error;
+  const std::string folder =
+      given.empty() ? given : std::filesystem::absolute(given, error).string();
   // What became of the last one, its Pending says.
   const absl::Status last = Finish();
   if (!last.ok() && !IsMisuse(last)) return last;
@@ -178,7 +210,12 @@ absl::StatusOr<Pending<CheckpointReport>> CheckpointSaver::Save(const std::strin
   const std::string name = CheckpointName(step_->steps());
   std::string temporary;
   absl::Status made;
-  if (leads()) {
+  if (given.empty()) {
+    made = absl::InvalidArgumentError("SaveCheckpoint: the folder is empty; it must name one");
+  } else if (leads()) {
+    made = CheckAttributes(options.attributes);
+  }
+  if (leads() && made.ok()) {
     temporary = absl::StrCat(".", name, ".", RandomDigits(), ".tmp");
     made = MakeFolders(absl::StrCat(folder, "/", temporary));
     // It may be there, and not be on the disk.
@@ -189,12 +226,12 @@ absl::StatusOr<Pending<CheckpointReport>> CheckpointSaver::Save(const std::strin
   const absl::StatusOr<std::vector<std::string>> names =
       agreed.ok() ? exchange_->Run(stream, kSaving, temporary) : agreed;
   if (!names.ok()) {
-    if (leads()) (void)RemoveTree(absl::StrCat(folder, "/", temporary));
+    if (!temporary.empty()) (void)RemoveTree(absl::StrCat(folder, "/", temporary));
     return names.status();
   }
   job->temporary_name = names->front();
   job->temporary = absl::StrCat(folder, "/", names->front());
-  job->path = absl::StrCat(folder, "/", name);
+  job->path = absl::StrCat(given, "/", name);
   job->report.path = job->path;
   job->report.step = step_->steps();
 
@@ -207,15 +244,32 @@ absl::StatusOr<Pending<CheckpointReport>> CheckpointSaver::Save(const std::strin
         absl::StrCat(std::string(begun.message()), " (every rank must see the folder of rank 0)"));
   }
   job_ = std::move(job);
-  if (begun.ok()) {
-    ZERO_RETURN_IF_ERROR(writer_->Copy(*step_));
-    job_->report.bytes_before_return = writer_->bytes_written();
-  } else {
-    job_->ended = begun;
-  }
+  if (!begun.ok()) job_->ended = begun;
+  ZERO_RETURN_IF_ERROR(CopyAll());
+  job_->report.bytes_before_return = begun.ok() ? writer_->bytes_written() : 0;
   Pending<CheckpointReport> pending(job_->outcome);
   if (CheckpointSlotBytes(*context_.plan) == 0) ZERO_RETURN_IF_ERROR(Finish());
   return pending;
+}
+
+absl::Status CheckpointSaver::CopyAll() {
+  // Ranks go on together: one whose disk is slow says so before the others miss it.
+  for (bool working = true; working;) {
+    bool copied = true;
+    if (!job_->ended.has_value()) {
+      ZERO_ASSIGN_OR_RETURN(copied, writer_->Copy(*step_, Patience()));
+    }
+    ZERO_ASSIGN_OR_RETURN(
+        const std::vector<std::string> said,
+        exchange_->Run(*context_.communication, kSaving, copied ? "" : std::string(1, kWorking)));
+    working = std::any_of(said.begin(), said.end(),
+                          [](const std::string& text) { return !text.empty(); });
+  }
+  return absl::OkStatus();
+}
+
+std::chrono::nanoseconds CheckpointSaver::Patience() const {
+  return absl::ToChronoNanoseconds(std::min(context_.group->deadline() / 4, absl::Seconds(5)));
 }
 
 std::string CheckpointSaver::Progress() {
@@ -238,6 +292,7 @@ std::string CheckpointSaver::Progress() {
       job_->ended = absl::OkStatus();
     }
   }
+  job_->told_done = job_->told_done || job_->ended->ok();
   return Say(*job_->ended);
 }
 
@@ -259,12 +314,13 @@ absl::Status CheckpointSaver::Finish() {
   const std::shared_ptr<Outcome> outcome = job_->outcome;
   while (job_ != nullptr) {
     if (exchanged_at_ < 0) {
-      // The own part first, so that one exchange is enough.
+      // The own part first, so that one exchange is enough; but not so long that the others, who
+      // wait in it, take this rank for silent.
       if (!job_->ended.has_value()) {
         if (!job_->publishing) {
-          writer_->Wait();
+          writer_->Wait(Patience());
         } else if (leads()) {
-          job_->publisher.wait();
+          job_->publisher.wait_for(Patience());
         }
       }
       ZERO_RETURN_IF_ERROR(exchange_->Enqueue(*context_.communication, kSaving, Progress()));
@@ -288,7 +344,8 @@ void CheckpointSaver::Decide(const std::vector<std::string>& said) {
     writer_->Cancel();
     if (working) return;
     const auto rank = static_cast<size_t>(failed - said.begin());
-    if (leads()) (void)RemoveTree(job_->temporary);
+    // With its manifest it is complete, and perhaps the only one.
+    if (leads() && !ReadManifest(job_->temporary).ok()) (void)RemoveTree(job_->temporary);
     return Resolve(ErrorOf(*failed, rank, context_.group->size()));
   }
   if (working) return;
@@ -298,7 +355,13 @@ void CheckpointSaver::Decide(const std::vector<std::string>& said) {
   }
   job_->publishing = true;
   job_->ended.reset();
-  if (leads()) job_->publisher = std::async(std::launch::async, [this] { return Publish(); });
+  if (!leads()) return;
+  try {
+    job_->publisher = std::async(std::launch::async, [this] { return Publish(); });
+  } catch (const std::system_error& error) {
+    job_->ended = absl::ResourceExhaustedError(
+        absl::StrCat(job_->path, ": no thread to make the checkpoint: ", error.what()));
+  }
 }
 
 void CheckpointSaver::Resolve(const absl::StatusOr<CheckpointReport>& outcome) {

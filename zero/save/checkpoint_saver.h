@@ -55,6 +55,10 @@ class CheckpointSaver {
   struct Job;
 
   CheckpointSaver(const Context& context, const StepController* step);
+  // [collective] Returns when every rank's state is in slots or in its file.
+  absl::Status CopyAll();
+  // How long a rank may work between two exchanges with others that wait for it.
+  std::chrono::nanoseconds Patience() const;
   // Where this rank's part of the job stands, as the others are told.
   std::string Progress();
   // What all ranks said becomes the next phase, or the end of the job.

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <system_error>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -144,23 +145,37 @@ absl::Status CheckpointWriter::Begin(const std::string& path, std::vector<Checkp
   bytes_written_ = 0;
   status_ = absl::OkStatus();
   written_ = Written();
-  thread_ = std::thread([this] { Write(); });
+  slot_ = nullptr;
+  state_copied_ = false;
+  next_tensor_ = 0;
+  next_first_ = 0;
+  try {
+    thread_ = std::thread([this] { Write(); });
+  } catch (const std::system_error& error) {
+    closed_ = done_ = true;
+    file_.reset();
+    return absl::ResourceExhaustedError(
+        absl::StrCat(path, ": no thread to write it: ", error.what()));
+  }
   return absl::OkStatus();
 }
 
-CheckpointWriter::Slot* CheckpointWriter::FreeSlot() {
+bool CheckpointWriter::NextSlot(std::chrono::nanoseconds patience) {
   std::unique_lock<std::mutex> lock(mutex_);
+  slot_ = nullptr;
   const auto count = static_cast<int64_t>(slots_.size());
-  changed_.wait(lock, [&] { return filled_ - emptied_ < count || !status_.ok() || cancelled_; });
-  if (!status_.ok() || cancelled_) return nullptr;
-  Slot* const slot = &slots_[static_cast<size_t>(filled_ % count)];
-  slot->pieces.clear();
-  slot->bytes = 0;
-  return slot;
+  const auto ready = [&] { return filled_ - emptied_ < count || !status_.ok() || cancelled_; };
+  if (!changed_.wait_for(lock, patience, ready)) return false;
+  if (!status_.ok() || cancelled_) return true;
+  slot_ = &slots_[static_cast<size_t>(filled_ % count)];
+  slot_->pieces.clear();
+  slot_->bytes = 0;
+  return true;
 }
 
-absl::Status CheckpointWriter::Submit(Slot* slot) {
-  ZERO_RETURN_IF_ERROR(slot->copied->Record(*context_.arithmetic));
+absl::Status CheckpointWriter::Submit() {
+  ZERO_RETURN_IF_ERROR(slot_->copied->Record(*context_.arithmetic));
+  slot_ = nullptr;
   const std::lock_guard<std::mutex> lock(mutex_);
   ++filled_;
   changed_.notify_all();
@@ -173,44 +188,55 @@ void CheckpointWriter::Close() {
   changed_.notify_all();
 }
 
-absl::Status CheckpointWriter::Copy(const StepController& step) {
+absl::StatusOr<bool> CheckpointWriter::Copy(const StepController& step,
+                                            std::chrono::nanoseconds patience) {
+  const absl::StatusOr<bool> copied = CopyTensors(step, patience);
+  if (!copied.ok()) Cancel();
+  if (!copied.ok() || *copied) Close();
+  return copied;
+}
+
+absl::StatusOr<bool> CheckpointWriter::CopyTensors(const StepController& step,
+                                                   std::chrono::nanoseconds patience) {
   const Stream& stream = *context_.arithmetic;
-  const auto copy = [&]() -> absl::Status {
-    Slot* slot = FreeSlot();
-    if (slot == nullptr) return absl::OkStatus();
-    slot->pieces.push_back({});
-    ZERO_RETURN_IF_ERROR(step.CopyState(stream, reinterpret_cast<StepState*>(slot->memory)));
-    slot->bytes = Aligned(sizeof(StepState));
-    for (const CheckpointTensor& tensor : tensors_) {
-      int64_t element = 0;
-      for (const StoredRun::Part& part : tensor.run.parts) element += BytesOf(part.stored);
-      for (int64_t first = 0; first < tensor.run.count;) {
-        // Each part begins aligned.
-        const int64_t room =
-            kSlotBytes - slot->bytes - kAlignment * static_cast<int64_t>(tensor.run.parts.size());
-        if (room < element) {
-          ZERO_RETURN_IF_ERROR(Submit(slot));
-          slot = FreeSlot();
-          if (slot == nullptr) return absl::OkStatus();
-          continue;
-        }
-        const int64_t n = std::min(tensor.run.count - first, room / element);
-        slot->pieces.push_back({&tensor, first, n, slot->bytes});
-        for (const StoredRun::Part& part : tensor.run.parts) {
-          const int64_t bytes = n * BytesOf(part.stored);
-          ZERO_RETURN_IF_ERROR(context_.device->Copy(
-              stream, slot->memory + slot->bytes, part.data + first * BytesOf(part.stored), bytes));
-          slot->bytes += Aligned(bytes);
-        }
-        first += n;
+  if (!state_copied_) {
+    if (!NextSlot(patience)) return false;
+    if (slot_ == nullptr) return true;
+    slot_->pieces.push_back({});
+    ZERO_RETURN_IF_ERROR(step.CopyState(stream, reinterpret_cast<StepState*>(slot_->memory)));
+    slot_->bytes = Aligned(sizeof(StepState));
+    state_copied_ = true;
+  }
+  for (; next_tensor_ < tensors_.size(); ++next_tensor_, next_first_ = 0) {
+    const CheckpointTensor& tensor = tensors_[next_tensor_];
+    int64_t element = 0;
+    for (const StoredRun::Part& part : tensor.run.parts) element += BytesOf(part.stored);
+    while (next_first_ < tensor.run.count) {
+      if (slot_ == nullptr) {
+        if (!NextSlot(patience)) return false;
+        if (slot_ == nullptr) return true;
       }
+      // Each part begins aligned.
+      const int64_t room =
+          kSlotBytes - slot_->bytes - kAlignment * static_cast<int64_t>(tensor.run.parts.size());
+      if (room < element) {
+        ZERO_RETURN_IF_ERROR(Submit());
+        continue;
+      }
+      const int64_t n = std::min(tensor.run.count - next_first_, room / element);
+      slot_->pieces.push_back({&tensor, next_first_, n, slot_->bytes});
+      for (const StoredRun::Part& part : tensor.run.parts) {
+        const int64_t bytes = n * BytesOf(part.stored);
+        ZERO_RETURN_IF_ERROR(context_.device->Copy(stream, slot_->memory + slot_->bytes,
+                                                   part.data + next_first_ * BytesOf(part.stored),
+                                                   bytes));
+        slot_->bytes += Aligned(bytes);
+      }
+      next_first_ += n;
     }
-    return Submit(slot);
-  };
-  const absl::Status status = copy();
-  if (!status.ok()) Cancel();
-  Close();
-  return status;
+  }
+  if (slot_ != nullptr) ZERO_RETURN_IF_ERROR(Submit());
+  return true;
 }
 
 void CheckpointWriter::Write() {
@@ -291,9 +317,9 @@ bool CheckpointWriter::Done() const {
   return done_;
 }
 
-void CheckpointWriter::Wait() const {
+void CheckpointWriter::Wait(std::chrono::nanoseconds patience) const {
   std::unique_lock<std::mutex> lock(mutex_);
-  changed_.wait(lock, [&] { return done_; });
+  changed_.wait_for(lock, patience, [&] { return done_; });
 }
 
 int64_t CheckpointWriter::bytes_written() const {

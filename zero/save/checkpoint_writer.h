@@ -1,6 +1,7 @@
 // One rank's file of a checkpoint.
 #pragma once
 
+#include <chrono>
 #include <condition_variable>
 #include <cstdint>
 #include <memory>
@@ -53,14 +54,15 @@ class CheckpointWriter {
 
   // Makes the file and starts the thread. kAlreadyExists.
   absl::Status Begin(const std::string& path, std::vector<CheckpointTensor> tensors, bool force);
-  // Copies everything, on the arithmetic stream: what is enqueued there later may change it.
-  // Returns when all of it is in the slots or in the file. An error is one of the stream; those of
-  // the file are in Take.
-  absl::Status Copy(const StepController& step);
+  // Copies everything, on the arithmetic stream: what is enqueued there later may change it. True
+  // when all of it is in the slots or in the file, or nothing more is wanted; false when slots were
+  // not free for as long as `patience`: call it again before anything changes. An error is one of
+  // the stream; those of the file are in Take.
+  absl::StatusOr<bool> Copy(const StepController& step, std::chrono::nanoseconds patience);
   // The thread has ended. Never blocks.
   bool Done() const;
-  // Until Done.
-  void Wait() const;
+  // Until Done, or `patience` is over.
+  void Wait(std::chrono::nanoseconds patience) const;
   // Bytes of state that were in the file at the moment.
   int64_t bytes_written() const;
   // The thread ends without writing what is left: Take gives kCancelled, or an earlier error.
@@ -84,9 +86,11 @@ class CheckpointWriter {
   };
 
   explicit CheckpointWriter(const Context& context);
-  // The next slot, empty; null if the thread has failed, and nothing more is wanted.
-  Slot* FreeSlot();
-  absl::Status Submit(Slot* slot);
+  // Makes slot_ the next one, empty; false when that took too long. Null if the thread has failed,
+  // and nothing more is wanted.
+  bool NextSlot(std::chrono::nanoseconds patience);
+  absl::Status Submit();
+  absl::StatusOr<bool> CopyTensors(const StepController& step, std::chrono::nanoseconds patience);
   void Close();
   void Write();
   absl::Status WriteSlot(const Slot& slot);
@@ -96,6 +100,11 @@ class CheckpointWriter {
   std::vector<Slot> slots_;
   std::vector<CheckpointTensor> tensors_;
   bool force_ = false;
+  // Where Copy goes on: nothing yet, or elements of a tensor.
+  Slot* slot_ = nullptr;
+  bool state_copied_ = false;
+  size_t next_tensor_ = 0;
+  int64_t next_first_ = 0;
   struct File;
   std::unique_ptr<File> file_;
   std::thread thread_;

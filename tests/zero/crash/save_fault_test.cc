@@ -4,9 +4,11 @@
 #include <unistd.h>
 
 #include <atomic>
+#include <chrono>
 #include <cmath>
 #include <mutex>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "absl/strings/match.h"
@@ -112,8 +114,10 @@ int64_t FailEverywhere(const SavingRun& run, int error, const std::string& words
     CHECK((*found)[0].step == kFirstSave);
     CheckSound((*found)[0].path);
     if (!all_ok && !removing) {
-      // A save that fails in its last step, when it has its name already, may have succeeded.
-      for (const std::string& name : told.left) CHECK(absl::StartsWith(name, "step-"));
+      // One that has its manifest is complete, whatever its name is.
+      for (const std::string& name : told.left) {
+        CHECK((absl::StartsWith(name, "step-") || ReadManifest(folder.File(name)).ok()));
+      }
     }
     for (const absl::Status& status : told.third) CHECK_OK(status);
     CheckSound(folder.File("step-00000005"));
@@ -163,6 +167,64 @@ TEST_CASE("Save faults: an operation of a stream that fails ends all ranks with 
     for (const std::string& name : folder.Names()) CHECK(absl::StartsWith(name, "step-"));
   }
   CHECK(failed > 20);
+}
+
+TEST_CASE("Save faults: a step that is saved again is never without a checkpoint",
+          "[zero][checkpoint][crash]") {
+  const SavingRun run{2, 3, false, "odd"};
+  int64_t calls = 1000;
+  for (int64_t n = 0; n <= calls; ++n) {
+    INFO("call " << n << " of " << calls << " fails");
+    const TemporaryFolder folder;
+    WatchedFiles files(
+        [n](int64_t call, const char*, const std::string&) { return call == n ? EIO : 0; });
+    ToyRun toy = run.Toy();
+    toy.steps = 1;
+    toy.between = [&](ShardedOptimizer& optimizer, int, int step) -> absl::Status {
+      if (step == 0) return absl::OkStatus();
+      ZERO_RETURN_IF_ERROR(optimizer.SaveCheckpoint(folder.path()).status());
+      files.Arm();
+      (void)optimizer.SaveCheckpoint(folder.path());
+      return absl::OkStatus();
+    };
+    CHECK_OK(RunToy(toy).status);
+    if (n == 0) calls = files.calls();
+    files.Disarm();
+    const auto found = FindCheckpoints(folder.path());
+    REQUIRE_OK(found.status());
+    REQUIRE(!found->empty());
+    for (const FoundCheckpoint& checkpoint : *found) CheckSound(checkpoint.path);
+    REQUIRE_OK(CleanCheckpoints(folder.path()));
+    CHECK(folder.Names() == std::vector<std::string>{"step-00000001"});
+  }
+  CHECK(calls > 15);
+}
+
+TEST_CASE("Save faults: a disk that takes longer than the deadline ends nothing",
+          "[zero][checkpoint][crash]") {
+  const bool asynchronous = GENERATE(false, true);
+  const SavingRun run{2, 3, asynchronous, "large"};
+  const TemporaryFolder folder;
+  std::atomic<bool> slow{false};
+  WatchedFiles files([&](int64_t, const char* what, const std::string& path) {
+    if (slow && std::string(what) == "sync" && absl::StrContains(path, "rank-00001")) {
+      std::this_thread::sleep_for(std::chrono::seconds(3));
+    }
+    return 0;
+  });
+  files.Arm();
+  ToyRun toy = run.Toy();
+  toy.deadline = absl::Seconds(1);
+  toy.between = [&](ShardedOptimizer& optimizer, int, int step) -> absl::Status {
+    if (step != kFirstSave) return absl::OkStatus();
+    slow = true;
+    ZERO_RETURN_IF_ERROR(optimizer.SaveCheckpoint(folder.path()).status());
+    ZERO_RETURN_IF_ERROR(optimizer.FinishCheckpoint());
+    slow = false;
+    return absl::OkStatus();
+  };
+  CHECK_OK(RunToy(toy).status);
+  CheckSound(folder.File("step-00000002"));
 }
 
 TEST_CASE("Save faults: writes that take half of what they are given are repeated",

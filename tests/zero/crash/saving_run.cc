@@ -45,7 +45,7 @@ Outcome SavingRun::Run(const std::string& folder,
     }
     if (step == kSecondSave + 1) {
       ZERO_RETURN_IF_ERROR(optimizer.FinishCheckpoint());
-      if (rank == 0) ZERO_RETURN_IF_ERROR(PruneCheckpoints(folder, 1, 0).status());
+      if (rank == 0) ZERO_RETURN_IF_ERROR(PruneCheckpoints(folder, kSecondSave, 1, 0).status());
       if (after_second) after_second(rank);
     }
     return absl::OkStatus();
