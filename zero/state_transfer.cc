@@ -147,6 +147,13 @@ absl::Status StateTransfer::WriteParameter(State state, int unit, int p, const S
       whole ? run.first + run.count : std::min(run.first + run.count, own + segment.slice);
   if (places[0].data == nullptr) return absl::OkStatus();
 
+  // Masters and moments are used on streams that have been waited for; weights may still be read on
+  // the trainer's. On the host they are filled where they lie.
+  const bool only_ours =
+      state == State::kMoment1 || state == State::kMoment2 ||
+      (state == State::kMaster && MasterBytes(context_->plan->config, segment) > 0);
+  const bool in_place = only_ours && places[0].stored == StoredAs::kF32 &&
+                        context_->device->kind() == DeviceKind::kHost;
   for (int64_t first = from; first < to; first += kWriteElements) {
     const int64_t n = std::min(kWriteElements, to - first);
     // While the device takes one half of the staging memory, the source fills the other.
@@ -155,15 +162,20 @@ absl::Status StateTransfer::WriteParameter(State state, int unit, int p, const S
     if (half.copied->recorded()) {
       ZERO_RETURN_IF_ERROR(half.copied->Synchronize(2 * context_->group->deadline()));
     }
-    ZERO_RETURN_IF_ERROR(source(parameter, first - run.first, absl::MakeSpan(half.values, n)));
+    const int64_t shift0 = places[0].sliced ? own : 0;
+    const bool fills =
+        in_place && first >= shift0 && (!places[0].sliced || first + n <= own + segment.slice);
+    float* const values =
+        fills ? reinterpret_cast<float*>(places[0].data) + (first - shift0) : half.values;
+    ZERO_RETURN_IF_ERROR(source(parameter, first - run.first, absl::MakeSpan(values, n)));
     char* raw = half.raw;
     for (const Place& place : places) {
+      if (fills && &place == &places[0]) continue;
       const int64_t begin = place.sliced ? std::max(first, own) : first;
       const int64_t end = place.sliced ? std::min(first + n, own + segment.slice) : first + n;
       if (place.data == nullptr || begin >= end) continue;
       const int64_t shift = place.sliced ? own : 0;
-      const absl::Span<float> written(half.values + (begin - first),
-                                      static_cast<size_t>(end - begin));
+      const absl::Span<float> written(values + (begin - first), static_cast<size_t>(end - begin));
       const int64_t element = BytesOf(place.stored);
       const void* encoded = written.data();
       if (place.stored != StoredAs::kF32) {
