@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <system_error>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -67,34 +68,63 @@ absl::StatusOr<ChecksummedReader> ChecksummedReader::Open(const std::string& pat
 }
 
 int64_t ChecksummedReader::BytesOfBlock(int64_t block) const {
-  return std::min(kChecksumBlock, file_.size() - block * kChecksumBlock);
+  return std::min(kChecksumBlock, file_->size() - block * kChecksumBlock);
 }
 
-absl::Status ChecksummedReader::ReadBlock(int64_t block, absl::Span<char> out) {
-  const int64_t begin = block * kChecksumBlock;
-  ZERO_RETURN_IF_ERROR(file_.ReadAt(begin, out));
-  const uint32_t found = Crc32c(0, out);
+absl::Status ChecksummedReader::CheckBlock(int64_t block, absl::Span<const char> bytes) const {
+  const uint32_t found = Crc32c(0, bytes);
   const uint32_t wanted = checksums_[static_cast<size_t>(block)];
   if (found == wanted) return absl::OkStatus();
   return absl::DataLossError(absl::StrFormat(
-      "%s: the %d bytes from byte %d on are damaged: their CRC32C is %08x, not %08x", file_.path(),
-      out.size(), begin, found, wanted));
+      "%s: the %d bytes from byte %d on are damaged: their CRC32C is %08x, not %08x", path(),
+      bytes.size(), block * kChecksumBlock, found, wanted));
+}
+
+absl::Status ChecksummedReader::ReadBlock(int64_t block, absl::Span<char> out) const {
+  ZERO_RETURN_IF_ERROR(file_->ReadAt(block * kChecksumBlock, out));
+  return CheckBlock(block, out);
 }
 
 absl::Status ChecksummedReader::KeepBlock(int64_t block) {
   if (kept_block_ == block) return absl::OkStatus();
+  const bool follows = block > 0 && kept_block_ == block - 1;
   kept_block_ = -1;
-  kept_.resize(static_cast<size_t>(BytesOfBlock(block)));
-  ZERO_RETURN_IF_ERROR(ReadBlock(block, absl::MakeSpan(kept_)));
+  if (next_ != nullptr && next_->block == block) {
+    next_->block = -1;
+    ZERO_RETURN_IF_ERROR(next_->read.get());
+    kept_.swap(next_->bytes);
+    ZERO_RETURN_IF_ERROR(CheckBlock(block, kept_));
+  } else {
+    kept_.resize(static_cast<size_t>(BytesOfBlock(block)));
+    ZERO_RETURN_IF_ERROR(ReadBlock(block, absl::MakeSpan(kept_)));
+  }
   kept_block_ = block;
+  // The disk works while this block is used.
+  if (follows && block + 1 < Blocks(file_->size())) ReadNext(block + 1);
   return absl::OkStatus();
+}
+
+void ChecksummedReader::ReadNext(int64_t block) {
+  if (next_ == nullptr) next_ = std::make_unique<Next>();
+  Next* const next = next_.get();
+  if (next->read.valid()) next->read.wait();
+  next->block = -1;
+  next->bytes.resize(static_cast<size_t>(BytesOfBlock(block)));
+  try {
+    next->read = std::async(std::launch::async, [file = file_, next, block] {
+      return file->ReadAt(block * kChecksumBlock, absl::MakeSpan(next->bytes));
+    });
+    next->block = block;
+  } catch (const std::system_error&) {
+    // No thread to be had: it is read when it is needed.
+  }
 }
 
 absl::Status ChecksummedReader::ReadAt(int64_t offset, absl::Span<char> out) {
   const int64_t size = static_cast<int64_t>(out.size());
-  if (offset < 0 || offset > file_.size() || size > file_.size() - offset) {
+  if (offset < 0 || offset > file_->size() || size > file_->size() - offset) {
     return absl::OutOfRangeError(absl::StrCat(path(), ": ", size, " bytes from byte ", offset,
-                                              " on asked for; it has ", file_.size()));
+                                              " on asked for; it has ", file_->size()));
   }
   const int64_t end = offset + size;
   while (offset < end) {
@@ -116,10 +146,10 @@ absl::Status ChecksummedReader::ReadAt(int64_t offset, absl::Span<char> out) {
 
 absl::Status ChecksummedReader::Verify(
     const std::function<void(int64_t done, int64_t total)>& progress) {
-  for (int64_t block = 0; block < Blocks(file_.size()); ++block) {
+  for (int64_t block = 0; block < Blocks(file_->size()); ++block) {
     kept_block_ = -1;  // what is on the disk now
     ZERO_RETURN_IF_ERROR(KeepBlock(block));
-    if (progress) progress(block * kChecksumBlock + BytesOfBlock(block), file_.size());
+    if (progress) progress(block * kChecksumBlock + BytesOfBlock(block), file_->size());
   }
   return absl::OkStatus();
 }

@@ -3,6 +3,8 @@
 
 #include <cstdint>
 #include <functional>
+#include <future>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -47,8 +49,8 @@ class ChecksummedReader {
   static absl::StatusOr<ChecksummedReader> Open(const std::string& path, int64_t bytes,
                                                 std::vector<uint32_t> checksums);
 
-  int64_t bytes() const { return file_.size(); }
-  const std::string& path() const { return file_.path(); }
+  int64_t bytes() const { return file_->size(); }
+  const std::string& path() const { return file_->path(); }
 
   // kDataLoss: a block that these bytes lie in is damaged; its place is named. kOutOfRange. Keeps
   // the last block that was used in part.
@@ -57,16 +59,27 @@ class ChecksummedReader {
   absl::Status Verify(const std::function<void(int64_t done, int64_t total)>& progress);
 
  private:
-  ChecksummedReader(PosixFile file, std::vector<uint32_t> checksums)
-      : file_(std::move(file)), checksums_(std::move(checksums)) {}
-  int64_t BytesOfBlock(int64_t block) const;
-  absl::Status ReadBlock(int64_t block, absl::Span<char> out);
-  absl::Status KeepBlock(int64_t block);
+  // The block after the one that was kept last, while it is read on another thread.
+  struct Next {
+    int64_t block = -1;
+    std::vector<char> bytes;
+    std::future<absl::Status> read;  // goes first, and waits
+  };
 
-  PosixFile file_;
+  ChecksummedReader(PosixFile file, std::vector<uint32_t> checksums)
+      : file_(std::make_shared<const PosixFile>(std::move(file))),
+        checksums_(std::move(checksums)) {}
+  int64_t BytesOfBlock(int64_t block) const;
+  absl::Status CheckBlock(int64_t block, absl::Span<const char> bytes) const;
+  absl::Status ReadBlock(int64_t block, absl::Span<char> out) const;
+  absl::Status KeepBlock(int64_t block);
+  void ReadNext(int64_t block);
+
+  std::shared_ptr<const PosixFile> file_;
   std::vector<uint32_t> checksums_;
   std::vector<char> kept_;
   int64_t kept_block_ = -1;
+  std::unique_ptr<Next> next_;
 };
 
 }  // namespace zero
