@@ -58,7 +58,7 @@ int64_t KillEverywhere(const SavingRun& run) {
 
 }  // namespace
 
-TEST_CASE("Kill: whatever call of a save ends the process, a restart goes on bit for bit",
+TEST_CASE("Kill: whatever call of a save ends the process a restart goes on bit for bit",
           "[zero][checkpoint][crash]") {
   int64_t points = 0;
   points += KillEverywhere({1, 0, false, "odd"});

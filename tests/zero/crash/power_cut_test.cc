@@ -73,7 +73,7 @@ TEST_CASE("Power cut: what was not synced is not in the image", "[zero][checkpoi
   CHECK(ImageAfter(log, 6, Names::kLost) == Image{{"a", "one"}});
 }
 
-TEST_CASE("Power cut: after whatever call the power goes, a restart goes on bit for bit",
+TEST_CASE("Power cut: after whatever call the power goes a restart goes on bit for bit",
           "[zero][checkpoint][crash]") {
   int64_t images = 0;
   images += CutEverywhere({2, 3, false, "mixed"});
