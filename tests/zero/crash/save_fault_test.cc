@@ -208,13 +208,13 @@ TEST_CASE("Save faults: a disk that takes longer than the deadline ends nothing"
   std::atomic<bool> slow{false};
   WatchedFiles files([&](int64_t, const char* what, const std::string& path) {
     if (slow && std::string(what) == "sync" && absl::StrContains(path, "rank-00001")) {
-      std::this_thread::sleep_for(std::chrono::seconds(3));
+      std::this_thread::sleep_for(std::chrono::seconds(7));
     }
     return 0;
   });
   files.Arm();
   ToyRun toy = run.Toy();
-  toy.deadline = absl::Seconds(1);
+  toy.deadline = absl::Seconds(3);
   toy.between = [&](ShardedOptimizer& optimizer, int, int step) -> absl::Status {
     if (step != kFirstSave) return absl::OkStatus();
     slow = true;
