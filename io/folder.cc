@@ -5,9 +5,11 @@
 #include <algorithm>
 #include <cerrno>
 #include <filesystem>
+#include <random>
 #include <system_error>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
 #include "device/status.h"
 #include "io/file_calls.h"
 #include "io/posix_file.h"
@@ -50,6 +52,11 @@ absl::Status MakeFolders(const std::string& path) {
     ZERO_RETURN_IF_ERROR(SyncFolder(FolderOf(folder)));
   }
   return absl::OkStatus();
+}
+
+std::string RandomDigits() {
+  std::random_device random;
+  return absl::StrFormat("%08x%08x", random(), random());
 }
 
 absl::StatusOr<std::vector<std::string>> ListFolder(const std::string& path) {

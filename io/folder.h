@@ -15,6 +15,9 @@ namespace zero {
 // Several may make the same one at once. kFailedPrecondition: a file is in the place of one.
 absl::Status MakeFolders(const std::string& path);
 
+// 16 hexadecimal digits, for a name that nobody else has.
+std::string RandomDigits();
+
 // The names in a folder, hidden ones too, sorted.
 absl::StatusOr<std::vector<std::string>> ListFolder(const std::string& path);
 

@@ -3,11 +3,27 @@
 #include <algorithm>
 #include <cstring>
 
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "device/status.h"
 #include "zero/misuse.h"
 
 namespace zero {
+
+std::string TextOfError(const absl::Status& error) {
+  return absl::StrCat(static_cast<int>(error.code()), " ", std::string(error.message()));
+}
+
+absl::Status ErrorOfText(const std::string& text, size_t rank, int ranks) {
+  const size_t space = text.find(' ');
+  int code = 0;
+  if (space == std::string::npos || !absl::SimpleAtoi(text.substr(0, space), &code)) {
+    code = static_cast<int>(absl::StatusCode::kInternal);
+  }
+  const std::string named = ranks == 1 ? "" : absl::StrCat("rank ", rank, ": ");
+  return absl::Status(static_cast<absl::StatusCode>(code),
+                      absl::StrCat(named, text.substr(space + 1)));
+}
 
 absl::StatusOr<RankExchange> RankExchange::Create(Device* device, ProcessGroup* group,
                                                   const std::string& what) {
@@ -86,14 +102,10 @@ absl::StatusOr<std::vector<std::string>> RankExchange::Run(const Stream& stream,
 
 absl::Status RankExchange::Agree(const Stream& stream, const char* name, const absl::Status& own) {
   if (group_->size() == 1) return own.ok() ? own : Misuse(own);
-  const std::string said =
-      own.ok() ? "" : absl::StrCat(static_cast<int>(own.code()), " ", std::string(own.message()));
-  ZERO_ASSIGN_OR_RETURN(const std::vector<std::string> all, Run(stream, name, said));
+  ZERO_ASSIGN_OR_RETURN(const std::vector<std::string> all,
+                        Run(stream, name, own.ok() ? "" : TextOfError(own)));
   for (size_t r = 0; r < all.size(); ++r) {
-    if (all[r].empty()) continue;
-    const size_t space = all[r].find(' ');
-    const auto code = static_cast<absl::StatusCode>(std::stoi(all[r].substr(0, space)));
-    return Misuse(absl::Status(code, absl::StrCat("rank ", r, ": ", all[r].substr(space + 1))));
+    if (!all[r].empty()) return Misuse(ErrorOfText(all[r], r, group_->size()));
   }
   return absl::OkStatus();
 }

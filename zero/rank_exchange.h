@@ -16,6 +16,11 @@
 
 namespace zero {
 
+// An error as a text for the other ranks, and as they have it: with the rank's number where there
+// are several. kInternal where the text is none.
+std::string TextOfError(const absl::Status& error);
+absl::Status ErrorOfText(const std::string& text, size_t rank, int ranks);
+
 // One rank's end. Driven by one thread. Texts pass through the device's memory, as everything does
 // that ranks exchange.
 class RankExchange {

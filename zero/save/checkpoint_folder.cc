@@ -90,6 +90,10 @@ absl::Status Remove(const std::string& folder, const std::string& name) {
 
 std::string CheckpointName(int64_t step) { return absl::StrFormat("step-%08d", step); }
 
+std::string TemporaryCheckpointName(int64_t step) {
+  return absl::StrCat(".", CheckpointName(step), ".", RandomDigits(), ".tmp");
+}
+
 absl::Status PublishCheckpoint(const std::string& folder, const std::string& temporary,
                                int64_t step) {
   const std::string from = absl::StrCat(folder, "/", temporary);

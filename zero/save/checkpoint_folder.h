@@ -18,6 +18,9 @@ namespace zero {
 // "step-00000100"
 std::string CheckpointName(int64_t step);
 
+// ".step-00000100.<16 hex digits>.tmp"
+std::string TemporaryCheckpointName(int64_t step);
+
 struct FoundCheckpoint {
   std::string path;
   int64_t step = 0;

@@ -4,12 +4,10 @@
 
 #include <algorithm>
 #include <cmath>
-#include <random>
 #include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_format.h"
 #include "device/status.h"
 #include "io/checksummed_file.h"
 #include "io/folder.h"
@@ -131,11 +129,6 @@ class TemporaryCheckpoint {
   const std::string path_;
 };
 
-std::string TemporaryNameOf(int64_t step) {
-  std::random_device random;
-  return absl::StrFormat(".%s.%08x%08x.tmp", CheckpointName(step), random(), random());
-}
-
 }  // namespace
 
 absl::StatusOr<std::string> ImportCheckpoint(
@@ -152,7 +145,7 @@ absl::StatusOr<std::string> ImportCheckpoint(
   if (lstat(path.c_str(), &info) == 0) {
     return absl::AlreadyExistsError(absl::StrCat(path, ": exists; it must be removed first"));
   }
-  const std::string name = TemporaryNameOf(manifest.step);
+  const std::string name = TemporaryCheckpointName(manifest.step);
   const TemporaryCheckpoint temporary(absl::StrCat(folder, "/", name));
   ZERO_RETURN_IF_ERROR(MakeFolders(temporary.File("")));
   CheckpointFile& file = manifest.files[0];

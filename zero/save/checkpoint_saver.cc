@@ -2,16 +2,13 @@
 
 #include <algorithm>
 #include <filesystem>
-#include <random>
 #include <system_error>
 #include <thread>
 #include <utility>
 #include <vector>
 
 #include "absl/strings/escaping.h"
-#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_format.h"
 #include "device/status.h"
 #include "io/file_calls.h"
 #include "io/folder.h"
@@ -30,23 +27,11 @@ using Clock = std::chrono::steady_clock;
 // What a rank says of its part.
 constexpr char kWorking = 'w';
 constexpr char kDone = 'd';
-constexpr char kFailed = 'e';  // then the code, a space and the message
+constexpr char kFailed = 'e';  // then TextOfError
 
 std::string Say(const absl::Status& status) {
-  if (status.ok()) return std::string(1, kDone);
-  return absl::StrCat(std::string(1, kFailed), static_cast<int>(status.code()), " ",
-                      std::string(status.message()));
-}
-
-absl::Status ErrorOf(const std::string& said, size_t rank, int ranks) {
-  const size_t space = said.find(' ');
-  int code = 0;
-  if (space == std::string::npos || !absl::SimpleAtoi(said.substr(1, space - 1), &code)) {
-    code = static_cast<int>(absl::StatusCode::kInternal);
-  }
-  const std::string named = ranks == 1 ? "" : absl::StrCat("rank ", rank, ": ");
-  return absl::Status(static_cast<absl::StatusCode>(code),
-                      absl::StrCat(named, said.substr(space + 1)));
+  return status.ok() ? std::string(1, kDone)
+                     : absl::StrCat(std::string(1, kFailed), TextOfError(status));
 }
 
 // What would make a manifest that cannot be read.
@@ -63,11 +48,6 @@ absl::Status CheckAttributes(const Attributes& attributes) {
   if (bytes <= kMost) return absl::OkStatus();
   return absl::InvalidArgumentError(absl::StrCat("SaveCheckpoint: the attributes have ", bytes,
                                                  " bytes; at most ", kMost, " are kept"));
-}
-
-std::string RandomDigits() {
-  std::random_device device;
-  return absl::StrFormat("%08x%08x", device(), device());
 }
 
 }  // namespace
@@ -216,7 +196,7 @@ absl::StatusOr<Pending<CheckpointReport>> CheckpointSaver::Save(const std::strin
     made = CheckAttributes(options.attributes);
   }
   if (leads() && made.ok()) {
-    temporary = absl::StrCat(".", name, ".", RandomDigits(), ".tmp");
+    temporary = TemporaryCheckpointName(step_->steps());
     made = MakeFolders(absl::StrCat(folder, "/", temporary));
     // It may be there, and not be on the disk.
     if (!made.ok()) (void)RemoveTree(absl::StrCat(folder, "/", temporary));
@@ -346,7 +326,7 @@ void CheckpointSaver::Decide(const std::vector<std::string>& said) {
     const auto rank = static_cast<size_t>(failed - said.begin());
     // With its manifest it is complete, and perhaps the only one.
     if (leads() && !ReadManifest(job_->temporary).ok()) (void)RemoveTree(job_->temporary);
-    return Resolve(ErrorOf(*failed, rank, context_.group->size()));
+    return Resolve(ErrorOfText(failed->substr(1), rank, context_.group->size()));
   }
   if (working) return;
   if (job_->publishing) {

@@ -2,13 +2,11 @@
 
 #include <cerrno>
 #include <filesystem>
-#include <random>
 #include <set>
 #include <utility>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_format.h"
 #include "device/status.h"
 #include "io/file_calls.h"
 #include "io/folder.h"
@@ -21,10 +19,7 @@ namespace fs = std::filesystem;
 
 constexpr char kPrefix[] = ".saving-";
 
-std::string NewName() {
-  std::random_device random;
-  return absl::StrFormat("%s%08x%08x", kPrefix, random(), random());
-}
+std::string NewName() { return absl::StrCat(kPrefix, RandomDigits()); }
 
 // The folders that MakeFolders will make, outermost first.
 std::vector<std::string> Missing(const std::string& path) {
