@@ -1,7 +1,4 @@
 // A run that is saved and goes on from the checkpoint is the run that was never interrupted.
-#include <sys/wait.h>
-#include <unistd.h>
-
 #include <limits>
 #include <string>
 #include <vector>
@@ -11,6 +8,7 @@
 #include "tests/catch.h"
 #include "tests/io/temporary_folder.h"
 #include "tests/zero/covering.h"
+#include "tests/zero/in_process.h"
 #include "tests/zero/toy_trainer.h"
 #include "zero/save/checkpoint_folder.h"
 #include "zero/save/checkpoint_reader.h"
@@ -109,25 +107,11 @@ Outcome ResumedRun(ToyRun run, const std::string& folder, int steps = kSteps) {
   return RunToy(run);
 }
 
-// Runs `body` in a process of its own; what it returns.
-std::string InProcess(const std::function<std::string()>& body) {
-  int ends[2];
-  REQUIRE(pipe(ends) == 0);
-  const pid_t child = fork();
-  REQUIRE(child >= 0);
-  if (child == 0) {
-    const std::string said = body();
-    (void)!write(ends[1], said.data(), said.size());
-    _exit(0);
-  }
-  close(ends[1]);
-  std::string said;
-  char part[4096];
-  for (ssize_t n; (n = read(ends[0], part, sizeof(part))) > 0;) said.append(part, n);
-  close(ends[0]);
-  int status = 0;
-  waitpid(child, &status, 0);
-  return status == 0 ? said : absl::StrCat("the process ended with status ", status, "; ", said);
+// What `body` returned in a process of its own, or how that ended.
+std::string SaidIn(const std::function<std::string()>& body) {
+  const ProcessEnd end = InProcess(body);
+  const bool ended = !end.killed && end.status == (end.said.empty() ? 0 : 1);
+  return ended ? end.said : absl::StrCat("the process ended otherwise; ", end.said);
 }
 
 std::string StepDifference(const std::vector<StepResult>& whole,
@@ -160,11 +144,11 @@ void CheckResume(const Resume& cell) {
   const TemporaryFolder folder;
   // Each run in a process of its own: nothing but the folder is handed over.
   const bool same = cell.ranks_before == cell.ranks_after && cell.stage_before == cell.stage_after;
-  const std::string said = InProcess([&]() -> std::string {
+  const std::string said = SaidIn([&]() -> std::string {
     const Outcome whole = SavingRun(RunOf(cell, false), folder.path());
     if (!whole.status.ok()) return whole.status.ToString();
     if (same) {
-      const std::string resumed = InProcess([&]() -> std::string {
+      const std::string resumed = SaidIn([&]() -> std::string {
         const Outcome tail = ResumedRun(RunOf(cell, true), folder.path());
         if (!tail.status.ok()) return tail.status.ToString();
         const std::string steps = StepDifference(whole.steps, tail.steps);
@@ -176,7 +160,7 @@ void CheckResume(const Resume& cell) {
   });
   CHECK(said == "");
   // The state itself, whatever the ranks and the stage.
-  const std::string state = InProcess([&]() -> std::string {
+  const std::string state = SaidIn([&]() -> std::string {
     ToyRun before = RunOf(cell, false);
     before.steps = kSavedAt;
     const Outcome saved = RunToy(before);

@@ -4,6 +4,7 @@
 #include <functional>
 #include <string>
 
+#include "tests/zero/in_process.h"
 #include "tests/zero/toy_trainer.h"
 
 namespace zero::test {
@@ -32,20 +33,5 @@ struct SavingRun {
 // and compares with `whole`, the run that nothing happened to. Empty, or what is wrong.
 std::string Restart(const SavingRun& run, const std::string& folder, const Outcome& whole,
                     int64_t* found_step = nullptr);
-
-// How a process ended that ran a function: what the function returned.
-struct ProcessEnd {
-  bool killed = false;  // by SIGKILL
-  int status = 0;       // exit status
-  std::string said;
-};
-struct PendingProcess {
-  int pid = 0;
-  int said = -1;  // the end of a pipe
-};
-// Forks: nothing else may run in this process.
-PendingProcess StartProcess(const std::function<std::string()>& body);
-ProcessEnd EndOf(const PendingProcess& process);
-ProcessEnd InProcess(const std::function<std::string()>& body);
 
 }  // namespace zero::test
