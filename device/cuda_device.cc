@@ -27,6 +27,10 @@ class CudartDevice : public CudaDevice {
   absl::StatusOr<std::unique_ptr<Stream>> CreateStream(const std::string& name) override {
     return CudaStream::Create(this, &context_, name);
   }
+  absl::StatusOr<std::unique_ptr<Stream>> CreateHostStream(const std::string& name) override {
+    return absl::UnimplementedError(
+        absl::StrCat("stream '", name, "': a GPU has no streams of the host"));
+  }
   absl::StatusOr<std::unique_ptr<Stream>> WrapStream(void* cuda_stream,
                                                      const std::string& name) override {
     return CudaStream::Wrap(this, &context_, static_cast<cudaStream_t>(cuda_stream), name);

@@ -28,6 +28,12 @@ class Device {
   virtual DeviceKind kind() const = 0;
   // kResourceExhausted when the system gives no more streams.
   virtual absl::StatusOr<std::unique_ptr<Stream>> CreateStream(const std::string& name) = 0;
+  // A stream of the host beside those of the device: kernels and operations enqueued on it run on
+  // the host, in order, over memory of the host (AllocateHost). Events of this device are recorded
+  // on it, and streams of both kinds wait for one another; but where the device is not the host, a
+  // stream of the device that waits for one of the host goes on after a failure there as after a
+  // success. Its device() is one of kind kHost.
+  virtual absl::StatusOr<std::unique_ptr<Stream>> CreateHostStream(const std::string& name) = 0;
   virtual absl::StatusOr<std::unique_ptr<Event>> CreateEvent() = 0;
 
   // `bytes` of device memory, 64-byte aligned, not initialised (0xFF, a NaN in every dtype, in

@@ -25,6 +25,9 @@ class HostDevice : public Device {
 
   DeviceKind kind() const override { return DeviceKind::kHost; }
   absl::StatusOr<std::unique_ptr<Stream>> CreateStream(const std::string& name) override;
+  absl::StatusOr<std::unique_ptr<Stream>> CreateHostStream(const std::string& name) override {
+    return CreateStream(name);
+  }
   absl::StatusOr<std::unique_ptr<Event>> CreateEvent() override;
   absl::Status Copy(const Stream& stream, void* to, const void* from, int64_t bytes) override;
   absl::Status Fill(const Stream& stream, void* to, uint8_t value, int64_t bytes) override;

@@ -9,9 +9,15 @@ namespace zero {
 
 const char* Name(MemoryCategory category) {
   static constexpr const char* kNames[kMemoryCategories] = {
-      "weights", "gradients", "optimizer_states", "gathered_weights", "gradient_slots", "receive",
-      "send",    "scalars",   "staging",          "host_staging",     "activations",    "other"};
+      "weights",     "gradients",    "optimizer_states", "gathered_weights", "gradient_slots",
+      "receive",     "send",         "scalars",          "staging",          "offload_slots",
+      "host_states", "host_weights", "host_slots",       "host_staging",     "activations",
+      "other"};
   return kNames[static_cast<int>(category)];
+}
+
+bool IsHost(MemoryCategory category) {
+  return category >= MemoryCategory::kHostStates && category <= MemoryCategory::kHostStaging;
 }
 
 std::string Describe(const MemoryTable& table) {

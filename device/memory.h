@@ -18,11 +18,18 @@ enum class MemoryCategory : uint8_t {
   kSend,             // gradients in the dtype that they are sent in, where that is another one
   kScalars,          // loss scale, step rows, norms, parameter groups
   kStaging,          // what copies to and from the host pass through, on the device
-  kHostStaging,      // and on the host: not counted against a capacity
+  kOffloadSlots,     // on the device, what passes through on its way to and from memory of the host
+  kHostStates,       // on the host: masters, moments and gradients that are offloaded
+  kHostWeights,      // on the host: slices of weights that are offloaded
+  kHostSlots,        // on the host: what passes through between device, host and disk
+  kHostStaging,      // on the host: copies that are no state
   kActivations,      // the trainer's own
   kOther,            // the trainer's own
 };
-inline constexpr int kMemoryCategories = 12;
+inline constexpr int kMemoryCategories = 16;
+
+// Memory of the host, which AllocateHost gives out: not counted against a device's capacity.
+bool IsHost(MemoryCategory category);
 
 // "weights", "gradients", ...: the keys of metrics and messages.
 const char* Name(MemoryCategory category);

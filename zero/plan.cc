@@ -285,7 +285,11 @@ int64_t Plan::total_bytes() const {
 }
 
 int64_t Plan::device_bytes() const {
-  return total_bytes() - bytes_of(MemoryCategory::kHostStaging);
+  int64_t host = 0;
+  for (int c = 0; c < kMemoryCategories; ++c) {
+    if (IsHost(static_cast<MemoryCategory>(c))) host += bytes[static_cast<size_t>(c)];
+  }
+  return total_bytes() - host;
 }
 
 WireBytes Plan::step_wire(int64_t micro_batches) const {

@@ -89,7 +89,7 @@ struct Plan {
   std::array<int64_t, kMemoryCategories> bytes = {};
   int64_t bytes_of(MemoryCategory category) const { return bytes[static_cast<int>(category)]; }
   int64_t total_bytes() const;
-  int64_t device_bytes() const;  // all but host_staging: what counts against a device's capacity
+  int64_t device_bytes() const;  // all but memory of the host: what counts against a device's capacity
 
   // Bytes that one rank sends in one step of `micro_batches` training passes, each of which
   // acquires every unit in forward order, then in backward order. Times (N-1)/N, A = micro_batches,
