@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <atomic>
+#include <cerrno>
 #include <cstdio>
 
 namespace zero {
@@ -28,6 +29,12 @@ int FileCalls::Fsync(int descriptor) { return fsync(descriptor); }
 
 int FileCalls::Truncate(int descriptor, off_t bytes) { return ftruncate(descriptor, bytes); }
 
+int FileCalls::Allocate(int descriptor, off_t bytes) {
+  const int error = posix_fallocate(descriptor, 0, bytes);
+  if (error != 0) errno = error;
+  return error == 0 ? 0 : -1;
+}
+
 int FileCalls::Rename(const char* from, const char* to) { return std::rename(from, to); }
 
 int FileCalls::MakeFolder(const char* path, mode_t mode) { return mkdir(path, mode); }
@@ -37,6 +44,10 @@ int FileCalls::Unlink(const char* path) { return unlink(path); }
 int FileCalls::RemoveFolder(const char* path) { return rmdir(path); }
 
 int FileCalls::Close(int descriptor) { return close(descriptor); }
+
+int FileCalls::Admit(bool /*writes*/, int /*descriptor*/, size_t* /*count*/, off_t /*offset*/) {
+  return 0;
+}
 
 FileCalls& Files() {
   static FileCalls system;

@@ -7,8 +7,8 @@
 
 namespace zero {
 
-// Each as the system call of that name, errno included: Truncate is ftruncate, MakeFolder mkdir,
-// RemoveFolder rmdir. A derived class counts, fails or records calls, or ends the process at one,
+// Each as the system call of that name, errno included: Truncate is ftruncate, Allocate
+// posix_fallocate from byte 0 on, MakeFolder mkdir, RemoveFolder rmdir. A derived class counts, fails or records calls, or ends the process at one,
 // and passes the others on to these. Called from several threads.
 class FileCalls {
  public:
@@ -19,11 +19,16 @@ class FileCalls {
   virtual ssize_t Pread(int descriptor, void* bytes, size_t count, off_t offset);
   virtual int Fsync(int descriptor);
   virtual int Truncate(int descriptor, off_t bytes);
+  virtual int Allocate(int descriptor, off_t bytes);
   virtual int Rename(const char* from, const char* to);
   virtual int MakeFolder(const char* path, mode_t mode);
   virtual int Unlink(const char* path);
   virtual int RemoveFolder(const char* path);
   virtual int Close(int descriptor);
+
+  // Asked before a transfer that does not go through Pread or Pwrite, one of io_uring. An errno
+  // that it is to end with instead, or 0: then *count, which may be lowered, is what it transfers.
+  virtual int Admit(bool writes, int descriptor, size_t* count, off_t offset);
 };
 
 // The ones in force. Everything in io/ that opens, changes or closes a file calls these.

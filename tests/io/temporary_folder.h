@@ -11,8 +11,10 @@
 
 class TemporaryFolder {
  public:
-  TemporaryFolder() {
-    std::string pattern = (std::filesystem::temp_directory_path() / "zero_io_XXXXXX").string();
+  TemporaryFolder() : TemporaryFolder(std::filesystem::temp_directory_path().string()) {}
+  // A folder in `parent`.
+  explicit TemporaryFolder(const std::string& parent) {
+    std::string pattern = parent + "/zero_io_XXXXXX";
     if (mkdtemp(pattern.data()) != nullptr) path_ = pattern;
   }
   TemporaryFolder(const TemporaryFolder&) = delete;
