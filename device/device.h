@@ -41,8 +41,9 @@ class Device {
   // changed, names `what`, the request, the capacity and the table of categories.
   absl::StatusOr<Buffer> Allocate(int64_t bytes, MemoryCategory category, const std::string& what);
   // The same for memory of the host that copies to and from the device reach at full speed and
-  // without blocking the thread that enqueues them. It is in the table, and does not count against
-  // the capacity. On a device that is the host it is ordinary memory.
+  // without blocking the thread that enqueues them. It is in the table, and counts against the host
+  // capacity if it IsOffloaded, never against the capacity. On a device that is the host it is
+  // ordinary memory.
   absl::StatusOr<Buffer> AllocateHost(int64_t bytes, MemoryCategory category,
                                       const std::string& what);
   // Accounts for memory that somebody else owns; it must outlive the Buffer.
@@ -59,6 +60,10 @@ class Device {
   // Owned bytes that Allocate may hand out in all; negative: no limit. Set before use.
   void set_capacity(int64_t bytes) { capacity_ = bytes; }
   int64_t capacity() const { return capacity_; }
+  // The same for what AllocateHost hands out in the categories of IsOffloaded. Each device counts
+  // its own: what the ranks of a machine may have together is for the program to share out.
+  void set_host_capacity(int64_t bytes) { host_capacity_ = bytes; }
+  int64_t host_capacity() const { return host_capacity_; }
   MemoryTable memory() const { return ledger_.table(); }
   int64_t allocations() const { return ledger_.allocations(); }
 
@@ -78,8 +83,11 @@ class Device {
   friend class Buffer;
   absl::Status Refused(const absl::Status& reason, int64_t bytes, MemoryCategory category,
                        const std::string& what) const;
+  absl::Status DoesNotFit(int64_t bytes, MemoryCategory category, const std::string& what,
+                          const char* limit, int64_t capacity, int64_t in_use) const;
 
   int64_t capacity_ = -1;
+  int64_t host_capacity_ = -1;
   MemoryLedger ledger_;
 };
 
