@@ -17,6 +17,7 @@ Buffer::~Buffer() {
       device_->ledger_.Remove(category_, bytes_);
       return;
     case Origin::kHost:
+      device_->host_ranges_.Remove(data_);  // before somebody else gets the address
       device_->FreeHost(data_, bytes_);
       device_->ledger_.RemoveHost(category_, bytes_);
       return;
@@ -88,6 +89,7 @@ absl::StatusOr<Buffer> Device::AllocateHost(int64_t bytes, MemoryCategory catego
     return Refused(data.status(), bytes, category, what);
   }
   ledger_.AddReserved(category, bytes);
+  host_ranges_.Add(*data, bytes);
   return Buffer(this, *data, bytes, category, Buffer::Origin::kHost);
 }
 
@@ -95,6 +97,18 @@ Buffer Device::Adopt(void* data, int64_t bytes, MemoryCategory category) {
   if (data == nullptr || bytes <= 0) return Buffer();
   ledger_.AddAdopted(category, bytes);
   return Buffer(this, data, bytes, category, Buffer::Origin::kAdopted);
+}
+
+Device::Way Device::WayOf(const void* to, const void* from) const {
+  const bool to_host = host_ranges_.Contain(to);
+  const bool from_host = host_ranges_.Contain(from);
+  if (to_host == from_host) return Way::kNone;
+  return to_host ? Way::kFromDevice : Way::kToDevice;
+}
+
+void Device::CountCopy(Way way, int64_t bytes) {
+  if (way == Way::kToDevice) bytes_to_device_.fetch_add(bytes, std::memory_order_relaxed);
+  if (way == Way::kFromDevice) bytes_from_device_.fetch_add(bytes, std::memory_order_relaxed);
 }
 
 }  // namespace zero

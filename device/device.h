@@ -11,6 +11,7 @@
 #include "absl/status/statusor.h"
 #include "device/buffer.h"
 #include "device/event.h"
+#include "device/host_ranges.h"
 #include "device/memory.h"
 #include "device/stream.h"
 
@@ -54,6 +55,11 @@ class Device {
   virtual absl::Status Copy(const Stream& stream, void* to, const void* from, int64_t bytes) = 0;
   virtual absl::Status Fill(const Stream& stream, void* to, uint8_t value, int64_t bytes) = 0;
 
+  // Bytes of copies that were enqueued so far between memory of AllocateHost of this device and any
+  // other memory, adopted and unknown memory being the device's.
+  int64_t bytes_to_device() const { return bytes_to_device_.load(std::memory_order_relaxed); }
+  int64_t bytes_from_device() const { return bytes_from_device_.load(std::memory_order_relaxed); }
+
   // For a host thread that polls what this device computes, between two polls.
   virtual void Yield() { std::this_thread::sleep_for(std::chrono::microseconds(50)); }
 
@@ -77,6 +83,12 @@ class Device {
   virtual absl::StatusOr<void*> AllocateHostBytes(int64_t bytes) = 0;
   virtual void FreeHost(void* data, int64_t bytes) = 0;
 
+  // Which way a copy crosses between the host and the device.
+  enum class Way : uint8_t { kNone, kToDevice, kFromDevice };
+  Way WayOf(const void* to, const void* from) const;
+  // Of one that was enqueued.
+  void CountCopy(Way way, int64_t bytes);
+
   std::atomic<int64_t> host_waits_{0};
 
  private:
@@ -89,6 +101,9 @@ class Device {
   int64_t capacity_ = -1;
   int64_t host_capacity_ = -1;
   MemoryLedger ledger_;
+  HostRanges host_ranges_;
+  std::atomic<int64_t> bytes_to_device_{0};
+  std::atomic<int64_t> bytes_from_device_{0};
 };
 
 }  // namespace zero
