@@ -81,10 +81,12 @@ absl::Status CudartDevice::Initialise() {
 
 absl::Status CudartDevice::Copy(const Stream& stream, void* to, const void* from, int64_t bytes) {
   if (bytes <= 0) return CheckSize("copy", bytes);
-  return context_.Call("cudaMemcpyAsync", [&] {
+  ZERO_RETURN_IF_ERROR(context_.Call("cudaMemcpyAsync", [&] {
     return cudaMemcpyAsync(to, from, static_cast<size_t>(bytes), cudaMemcpyDefault,
                            NativeStream(stream));
-  });
+  }));
+  CountCopy(WayOf(to, from), bytes);
+  return absl::OkStatus();
 }
 
 absl::Status CudartDevice::Fill(const Stream& stream, void* to, uint8_t value, int64_t bytes) {

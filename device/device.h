@@ -11,6 +11,7 @@
 #include "absl/status/statusor.h"
 #include "device/buffer.h"
 #include "device/event.h"
+#include "device/host_ranges.h"
 #include "device/memory.h"
 #include "device/stream.h"
 
@@ -41,8 +42,9 @@ class Device {
   // changed, names `what`, the request, the capacity and the table of categories.
   absl::StatusOr<Buffer> Allocate(int64_t bytes, MemoryCategory category, const std::string& what);
   // The same for memory of the host that copies to and from the device reach at full speed and
-  // without blocking the thread that enqueues them. It is in the table, and does not count against
-  // the capacity. On a device that is the host it is ordinary memory.
+  // without blocking the thread that enqueues them. It is in the table, and counts against the host
+  // capacity if it IsOffloaded, never against the capacity. On a device that is the host it is
+  // ordinary memory.
   absl::StatusOr<Buffer> AllocateHost(int64_t bytes, MemoryCategory category,
                                       const std::string& what);
   // Accounts for memory that somebody else owns; it must outlive the Buffer.
@@ -53,12 +55,21 @@ class Device {
   virtual absl::Status Copy(const Stream& stream, void* to, const void* from, int64_t bytes) = 0;
   virtual absl::Status Fill(const Stream& stream, void* to, uint8_t value, int64_t bytes) = 0;
 
+  // Bytes of copies that were enqueued so far between memory of AllocateHost of this device and any
+  // other memory, adopted and unknown memory being the device's.
+  int64_t bytes_to_device() const { return bytes_to_device_.load(std::memory_order_relaxed); }
+  int64_t bytes_from_device() const { return bytes_from_device_.load(std::memory_order_relaxed); }
+
   // For a host thread that polls what this device computes, between two polls.
   virtual void Yield() { std::this_thread::sleep_for(std::chrono::microseconds(50)); }
 
   // Owned bytes that Allocate may hand out in all; negative: no limit. Set before use.
   void set_capacity(int64_t bytes) { capacity_ = bytes; }
   int64_t capacity() const { return capacity_; }
+  // The same for what AllocateHost hands out in the categories of IsOffloaded. Each device counts
+  // its own: what the ranks of a machine may have together is for the program to share out.
+  void set_host_capacity(int64_t bytes) { host_capacity_ = bytes; }
+  int64_t host_capacity() const { return host_capacity_; }
   MemoryTable memory() const { return ledger_.table(); }
   int64_t allocations() const { return ledger_.allocations(); }
 
@@ -72,15 +83,27 @@ class Device {
   virtual absl::StatusOr<void*> AllocateHostBytes(int64_t bytes) = 0;
   virtual void FreeHost(void* data, int64_t bytes) = 0;
 
+  // Which way a copy crosses between the host and the device.
+  enum class Way : uint8_t { kNone, kToDevice, kFromDevice };
+  Way WayOf(const void* to, const void* from) const;
+  // Of one that was enqueued.
+  void CountCopy(Way way, int64_t bytes);
+
   std::atomic<int64_t> host_waits_{0};
 
  private:
   friend class Buffer;
   absl::Status Refused(const absl::Status& reason, int64_t bytes, MemoryCategory category,
                        const std::string& what) const;
+  absl::Status DoesNotFit(int64_t bytes, MemoryCategory category, const std::string& what,
+                          const char* limit, int64_t capacity, int64_t in_use) const;
 
   int64_t capacity_ = -1;
+  int64_t host_capacity_ = -1;
   MemoryLedger ledger_;
+  HostRanges host_ranges_;
+  std::atomic<int64_t> bytes_to_device_{0};
+  std::atomic<int64_t> bytes_from_device_{0};
 };
 
 }  // namespace zero

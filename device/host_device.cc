@@ -1,5 +1,6 @@
 #include "device/host_device.h"
 
+#include <chrono>
 #include <cstring>
 #include <system_error>
 #include <utility>
@@ -7,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "device/host_memory.h"
 #include "device/host_stream.h"
+#include "device/status.h"
 
 namespace zero {
 namespace {
@@ -26,7 +28,10 @@ HostDevice::Options WithScheduler(HostDevice::Options options) {
 
 }  // namespace
 
-HostDevice::HostDevice(Options options) : options_(WithScheduler(std::move(options))) {
+HostDevice::HostDevice(Options options)
+    : options_(WithScheduler(std::move(options))),
+      to_device_(options_.link.to_device),
+      from_device_(options_.link.from_device) {
   set_capacity(options_.capacity);
 }
 
@@ -45,15 +50,34 @@ absl::StatusOr<std::unique_ptr<Event>> HostDevice::CreateEvent() {
   return std::make_unique<HostEvent>(options_.scheduler.get(), &host_waits_);
 }
 
+HostLink* HostDevice::LinkFor(Way way) {
+  if (way == Way::kToDevice && to_device_.limited()) return &to_device_;
+  if (way == Way::kFromDevice && from_device_.limited()) return &from_device_;
+  return nullptr;
+}
+
 absl::Status HostDevice::Copy(const Stream& stream, void* to, const void* from, int64_t bytes) {
   if (bytes <= 0) return CheckSize("copy", bytes);
-  return stream.Enqueue("copy", [pool = options_.pool, to, from, bytes] {
+  const Way way = WayOf(to, from);
+  HostLink* link = LinkFor(way);
+  Operation copy;
+  copy.name = "copy";
+  if (link != nullptr) {
+    copy.cost_us = std::chrono::duration<double, std::micro>(link->Duration(bytes)).count();
+    if (options_.scheduler->virtual_time()) link = nullptr;
+  }
+  copy.run = [pool = options_.pool, link, to, from, bytes] {
+    const auto through = link == nullptr ? HostLink::Clock::time_point() : link->Take(bytes);
     ParallelFor(pool, bytes, kCopyGrain, [&](int64_t begin, int64_t end) {
       std::memcpy(static_cast<char*>(to) + begin, static_cast<const char*>(from) + begin,
                   static_cast<size_t>(end - begin));
     });
+    if (link != nullptr) HostLink::WaitUntil(through);
     return absl::OkStatus();
-  });
+  };
+  ZERO_RETURN_IF_ERROR(stream.Enqueue(std::move(copy)));
+  CountCopy(way, bytes);
+  return absl::OkStatus();
 }
 
 absl::Status HostDevice::Fill(const Stream& stream, void* to, uint8_t value, int64_t bytes) {

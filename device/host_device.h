@@ -5,6 +5,7 @@
 #include <string>
 
 #include "device/device.h"
+#include "device/host_link.h"
 #include "device/scheduler.h"
 #include "device/thread_pool.h"
 
@@ -19,6 +20,15 @@ class HostDevice : public Device {
     // Runs the streams; null: a ThreadScheduler of its own. The devices of several ranks may share
     // one.
     std::shared_ptr<Scheduler> scheduler = nullptr;
+    // As if the device were at the end of a link: a copy between memory of AllocateHost and other
+    // memory lasts as long as its bytes take there at least, beside others of that direction; the
+    // two directions do not disturb each other. Bytes per second; 0: as fast as memory. Time is the
+    // scheduler's: where that is virtual, streams do not share the link.
+    struct Link {
+      double to_device = 0;
+      double from_device = 0;
+    };
+    Link link = {};
   };
   HostDevice() : HostDevice(Options()) {}
   explicit HostDevice(Options options);
@@ -43,7 +53,11 @@ class HostDevice : public Device {
   void FreeHost(void* data, int64_t bytes) override { Free(data, bytes); }
 
  private:
+  HostLink* LinkFor(Way way);  // null: a copy is as fast as memory
+
   const Options options_;  // with a scheduler
+  HostLink to_device_;
+  HostLink from_device_;
 };
 
 // The pool of the host device that `stream` belongs to; null if it has none.

@@ -6,6 +6,18 @@
 #include "absl/strings/str_cat.h"
 
 namespace zero {
+namespace {
+
+// Adds `bytes` to what is in use, unless that would pass `capacity` (negative: no limit).
+bool Take(int64_t bytes, int64_t capacity, int64_t* in_use) {
+  const int64_t limit = capacity >= 0 ? capacity : std::numeric_limits<int64_t>::max();
+  // Written as a subtraction, so that a huge request cannot wrap around.
+  if (bytes > limit - *in_use) return false;
+  *in_use += bytes;
+  return true;
+}
+
+}  // namespace
 
 const char* Name(MemoryCategory category) {
   static constexpr const char* kNames[kMemoryCategories] = {
@@ -18,6 +30,10 @@ const char* Name(MemoryCategory category) {
 
 bool IsHost(MemoryCategory category) {
   return category >= MemoryCategory::kHostStates && category <= MemoryCategory::kHostStaging;
+}
+
+bool IsOffloaded(MemoryCategory category) {
+  return IsHost(category) && category != MemoryCategory::kHostStaging;
 }
 
 std::string Describe(const MemoryTable& table) {
@@ -38,11 +54,7 @@ void MemoryLedger::Change(MemoryCategory category, int64_t bytes) {
 
 bool MemoryLedger::Reserve(int64_t bytes, int64_t capacity) {
   std::lock_guard<std::mutex> lock(mutex_);
-  const int64_t limit = capacity >= 0 ? capacity : std::numeric_limits<int64_t>::max();
-  // Written as a subtraction, so that a huge request cannot wrap around.
-  if (bytes > limit - owned_bytes_) return false;
-  owned_bytes_ += bytes;
-  return true;
+  return Take(bytes, capacity, &owned_bytes_);
 }
 
 void MemoryLedger::CancelReserved(int64_t bytes) {
@@ -72,10 +84,21 @@ void MemoryLedger::RemoveAdopted(MemoryCategory category, int64_t bytes) {
   Change(category, -bytes);
 }
 
-void MemoryLedger::AddHost(MemoryCategory category, int64_t bytes) {
+bool MemoryLedger::ReserveHost(MemoryCategory category, int64_t bytes, int64_t capacity) {
+  if (!IsOffloaded(category)) return true;
   std::lock_guard<std::mutex> lock(mutex_);
-  ++allocations_;
-  Change(category, bytes);
+  return Take(bytes, capacity, &offloaded_bytes_);
+}
+
+void MemoryLedger::CancelReservedHost(MemoryCategory category, int64_t bytes) {
+  if (!IsOffloaded(category)) return;
+  std::lock_guard<std::mutex> lock(mutex_);
+  offloaded_bytes_ -= bytes;
+}
+
+void MemoryLedger::RemoveHost(MemoryCategory category, int64_t bytes) {
+  CancelReservedHost(category, bytes);
+  RemoveAdopted(category, bytes);
 }
 
 MemoryTable MemoryLedger::table() const {
@@ -86,6 +109,11 @@ MemoryTable MemoryLedger::table() const {
 int64_t MemoryLedger::owned_bytes() const {
   std::lock_guard<std::mutex> lock(mutex_);
   return owned_bytes_;
+}
+
+int64_t MemoryLedger::offloaded_bytes() const {
+  std::lock_guard<std::mutex> lock(mutex_);
+  return offloaded_bytes_;
 }
 
 int64_t MemoryLedger::allocations() const {

@@ -31,6 +31,10 @@ inline constexpr int kMemoryCategories = 16;
 // Memory of the host, which AllocateHost gives out: not counted against a device's capacity.
 bool IsHost(MemoryCategory category);
 
+// Memory of the host that holds what is offloaded, not mere copies of it: counted against the host
+// capacity of a device.
+bool IsOffloaded(MemoryCategory category);
+
 // "weights", "gradients", ...: the keys of metrics and messages.
 const char* Name(MemoryCategory category);
 
@@ -44,7 +48,7 @@ using MemoryTable = std::array<MemoryUse, kMemoryCategories>;
 std::string Describe(const MemoryTable& table);
 
 // Counts bytes. Adopted bytes (memory that the trainer owns) and memory of the host appear in the
-// table but do not count against a capacity. Safe from several threads.
+// table but do not count against the capacity of the device. Safe from several threads.
 class MemoryLedger {
  public:
   // Sets bytes aside for an allocation to come. False, and nothing changed, if owned bytes would
@@ -56,12 +60,15 @@ class MemoryLedger {
   void Remove(MemoryCategory category, int64_t bytes);
   void AddAdopted(MemoryCategory category, int64_t bytes);
   void RemoveAdopted(MemoryCategory category, int64_t bytes);
-  // An allocation of the host's memory, and its end.
-  void AddHost(MemoryCategory category, int64_t bytes);
-  void RemoveHost(MemoryCategory category, int64_t bytes) { RemoveAdopted(category, bytes); }
+  // Reserve and CancelReserved for memory of the host: what IsOffloaded counts against `capacity`,
+  // the rest against none. AddReserved makes an allocation of both.
+  bool ReserveHost(MemoryCategory category, int64_t bytes, int64_t capacity);
+  void CancelReservedHost(MemoryCategory category, int64_t bytes);
+  void RemoveHost(MemoryCategory category, int64_t bytes);
 
   MemoryTable table() const;
-  int64_t owned_bytes() const;  // reserved ones included
+  int64_t owned_bytes() const;      // reserved ones included
+  int64_t offloaded_bytes() const;  // likewise
   // Allocations made so far: constant in a steady state.
   int64_t allocations() const;
 
@@ -71,6 +78,7 @@ class MemoryLedger {
   mutable std::mutex mutex_;
   MemoryTable table_;
   int64_t owned_bytes_ = 0;
+  int64_t offloaded_bytes_ = 0;
   int64_t allocations_ = 0;
 };
 

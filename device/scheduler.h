@@ -32,6 +32,8 @@ class Scheduler {
   virtual ~Scheduler() = default;
   virtual std::unique_ptr<OperationQueue> CreateQueue(const std::string& name,
                                                       OperationHook hook) = 0;
+  // Whether operations last as long as their cost_us says, and not as long as they do.
+  virtual bool virtual_time() const { return false; }
   // Operations that have run or were skipped, over all queues: tells progress from silence.
   virtual int64_t progress() const = 0;
 

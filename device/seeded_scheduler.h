@@ -52,6 +52,7 @@ class SeededScheduler : public Scheduler {
   ~SeededScheduler() override;
 
   std::unique_ptr<OperationQueue> CreateQueue(const std::string& name, OperationHook hook) override;
+  bool virtual_time() const override { return true; }
   int64_t progress() const override { return progress_; }
   absl::Status Await(Gate& gate, absl::FunctionRef<bool()> ready, absl::Duration timeout) override;
   void Yield() override;

@@ -186,6 +186,44 @@ TEST_CASE("Capacity: memory of the host is in the table and does not use it up",
   CHECK_THAT(std::string(huge.status().message()), ContainsSubstring("host_staging 0 (peak 5000)"));
 }
 
+TEST_CASE("Capacity: what is offloaded to the host has one of its own and staging has none",
+          "[device]") {
+  TestDevice device(100);
+  device->set_host_capacity(1000);
+  CHECK(device->host_capacity() == 1000);
+  {
+    const auto states = device->AllocateHost(500, MemoryCategory::kHostStates, "states");
+    const auto weights = device->AllocateHost(300, MemoryCategory::kHostWeights, "weights");
+    const auto slots = device->AllocateHost(200, MemoryCategory::kHostSlots, "slots");
+    REQUIRE_OK(states.status());
+    REQUIRE_OK(weights.status());
+    REQUIRE_OK(slots.status());
+    const auto refused = device->AllocateHost(1, MemoryCategory::kHostSlots, "slot 4");
+    REQUIRE(absl::IsResourceExhausted(refused.status()));
+    const std::string message(refused.status().message());
+    for (const char* part :
+         {"slot 4: 1 bytes of host_slots do not fit: host capacity 1000, in use 1000: ",
+          "host_states 500 (peak 500)", "host_weights 300 (peak 300)"}) {
+      CHECK_THAT(message, ContainsSubstring(part));
+    }
+    CHECK(UseOf(*device, MemoryCategory::kHostSlots).peak == 200);
+    CHECK(device->allocations() == 3);
+    CHECK_OK(device->AllocateHost(5000, MemoryCategory::kHostStaging, "staging").status());
+    CHECK_OK(device->Allocate(100, MemoryCategory::kOther, "of the device").status());
+  }
+  CHECK_OK(device->AllocateHost(1000, MemoryCategory::kHostStates, "again").status());
+  for (const int64_t bytes : {int64_t{1001}, kHuge}) {
+    const auto refused = device->AllocateHost(bytes, MemoryCategory::kHostStates, "more");
+    CHECK(absl::IsResourceExhausted(refused.status()));
+  }
+  // What the system refuses is given back.
+  device->set_host_capacity(-1);
+  CHECK(absl::IsResourceExhausted(
+      device->AllocateHost(kHuge, MemoryCategory::kHostStates, "huge").status()));
+  device->set_host_capacity(1000);
+  CHECK_OK(device->AllocateHost(1000, MemoryCategory::kHostStates, "still").status());
+}
+
 TEST_CASE("Memory: every category has a name of its own", "[device]") {
   std::vector<std::string> names;
   for (int i = 0; i < kMemoryCategories; ++i) {

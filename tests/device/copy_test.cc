@@ -59,6 +59,33 @@ TEST_CASE("Copy: sizes below zero are refused, and zero bytes are nothing", "[de
   CHECK_OK(stream->Synchronize());
 }
 
+TEST_CASE("Copy: bytes that cross between the host and the device are counted by direction",
+          "[device]") {
+  TestDevice device;
+  const auto stream = NewStream(device, "copies");
+  const Buffer buffer = NewBuffer(device, 1000);
+  std::vector<uint8_t> mine(300);
+  {
+    const Buffer host = NewHostBuffer(device, 1000);
+    REQUIRE_OK(device->Copy(*stream, buffer.data(), host.data(), 1000));
+    // Wherever in a buffer it begins, up to its last byte.
+    REQUIRE_OK(device->Copy(*stream, buffer.data(), host.bytes_at(999), 1));
+    REQUIRE_OK(device->Copy(*stream, host.bytes_at(500), buffer.bytes_at(7), 20));
+    // Neither of them crosses.
+    REQUIRE_OK(device->Copy(*stream, host.data(), host.bytes_at(900), 100));
+    REQUIRE_OK(device->Copy(*stream, buffer.data(), buffer.bytes_at(900), 100));
+    // The trainer's memory counts as the device's, since most of it is.
+    REQUIRE_OK(device->Copy(*stream, host.data(), mine.data(), 300));
+    REQUIRE_OK(device->Copy(*stream, buffer.data(), mine.data(), 300));
+    REQUIRE_OK(stream->Synchronize());
+    CHECK(device->bytes_to_device() == 1001);
+    CHECK(device->bytes_from_device() == 320);
+    CHECK(absl::IsInvalidArgument(device->Copy(*stream, buffer.data(), host.data(), -1)));
+  }
+  CHECK(device->bytes_to_device() == 1001);
+  CHECK(device->bytes_from_device() == 320);
+}
+
 TEST_CASE("Stream: ids are never used twice", "[device]") {
   TestDevice device;
   uint64_t last = 0;
