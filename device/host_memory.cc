@@ -15,7 +15,7 @@
 namespace zero {
 namespace {
 
-constexpr std::align_val_t kAlignment{64};
+constexpr int64_t kPage = 4096;
 constexpr int64_t kNoLimit = std::numeric_limits<int64_t>::max();
 // Below it the system is not asked.
 constexpr int64_t kAlwaysThere = int64_t{64} << 20;
@@ -93,6 +93,9 @@ void Return(int64_t bytes) {
   reserved -= bytes;
 }
 
+// Of a page or more, whole pages: disks read into them without a copy.
+std::align_val_t AlignmentOf(int64_t bytes) { return std::align_val_t(bytes < kPage ? 64 : kPage); }
+
 }  // namespace
 
 int64_t HostMemoryLimit(const std::string& root) {
@@ -108,7 +111,7 @@ absl::Status CheckHostMemory(int64_t bytes) {
 
 absl::StatusOr<void*> AllocateMemory(int64_t bytes) {
   ZERO_RETURN_IF_ERROR(Reserve(bytes));
-  void* data = ::operator new(static_cast<size_t>(bytes), kAlignment, std::nothrow);
+  void* data = ::operator new(static_cast<size_t>(bytes), AlignmentOf(bytes), std::nothrow);
   if (data == nullptr) {
     Return(bytes);
     return absl::ResourceExhaustedError("the system has no memory left");
@@ -119,7 +122,7 @@ absl::StatusOr<void*> AllocateMemory(int64_t bytes) {
 
 void FreeMemory(void* data, int64_t bytes) {
   if (kPoison) std::memset(data, kPoisonByte, static_cast<size_t>(bytes));
-  ::operator delete(data, kAlignment);
+  ::operator delete(data, AlignmentOf(bytes));
   Return(bytes);
 }
 

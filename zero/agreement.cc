@@ -84,6 +84,13 @@ std::vector<std::string> AgreementLines(const Config& config, const Model& model
   add("reduce_bucket_size: ", config.reduce_bucket_size);
   add("prefetch: ", config.prefetch);
   add("reduction: ", Name(config.reduction));
+  const Offload& offload = config.offload;
+  add("offload.optimizer: ", Name(offload.optimizer));
+  add("offload.parameters: ", Name(offload.parameters));
+  add("offload.ratio: ", number(offload.ratio));
+  add("offload.gradients: ", offload.gradients);
+  add("offload.piece_elements: ", offload.piece_elements);
+  add("offload.buffer_count: ", offload.buffer_count);
   add("gather_16bit_weights_on_model_save: ", config.gather_16bit_weights_on_model_save);
   for (const Unit& unit : model.units) {
     add("unit '", unit.name, "': ", unit.resident ? "resident" : "not resident");

@@ -66,6 +66,41 @@ absl::Status CheckMasters(const Config& config) {
   return absl::OkStatus();
 }
 
+absl::Status CheckOffload(const Config& config) {
+  const Offload& offload = config.offload;
+  ZERO_RETURN_IF_ERROR(CheckKind(offload.optimizer, Place::kNvme, "offload.optimizer"));
+  ZERO_RETURN_IF_ERROR(CheckKind(offload.parameters, Place::kNvme, "offload.parameters"));
+  const bool states = offload.optimizer != Place::kDevice;
+  const bool weights = offload.parameters != Place::kDevice;
+  if (states && config.stage < 1) {
+    return absl::InvalidArgumentError(
+        "offload.optimizer: stage 0 keeps all states on every device; stages 1 to 3 offload them");
+  }
+  if (weights && config.stage < 3) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("offload.parameters: stage ", config.stage,
+                     " keeps all weights on every device; stage 3 offloads its slices of them"));
+  }
+  if (weights && !states) {
+    return absl::InvalidArgumentError(
+        "offload.parameters: weights are offloaded only where the optimizer is: set "
+        "offload.optimizer too");
+  }
+  if ((offload.optimizer == Place::kNvme || offload.parameters == Place::kNvme) &&
+      offload.nvme_path.empty()) {
+    return absl::InvalidArgumentError("offload.nvme_path: a folder on the disk is needed for nvme");
+  }
+  ZERO_RETURN_IF_ERROR(Check(offload.ratio > 0 && offload.ratio <= 1, "offload.ratio",
+                             offload.ratio, "above 0 and at most 1"));
+  ZERO_RETURN_IF_ERROR(Check(offload.piece_elements >= 2048 &&
+                                 offload.piece_elements <= int64_t{1} << 30 &&
+                                 offload.piece_elements % 2048 == 0,
+                             "offload.piece_elements", static_cast<double>(offload.piece_elements),
+                             "a multiple of 2048 of at most 2^30"));
+  return Check(offload.buffer_count >= 2 && offload.buffer_count <= 1024, "offload.buffer_count",
+               static_cast<double>(offload.buffer_count), "2 to 1024");
+}
+
 }  // namespace
 
 const char* Name(OptimizerKind kind) {
@@ -85,6 +120,11 @@ const char* Name(WeightRounding rounding) {
 const char* Name(LossScaling kind) {
   constexpr const char* kNames[] = {"static", "dynamic", "grad_scaler"};
   return kNames[static_cast<int>(kind)];
+}
+
+const char* Name(Place place) {
+  constexpr const char* kNames[] = {"device", "cpu", "nvme"};
+  return kNames[static_cast<int>(place)];
 }
 
 absl::Status Validate(const Config& config) {
@@ -111,6 +151,7 @@ absl::Status Validate(const Config& config) {
                              "finite and positive in fp32"));
   ZERO_RETURN_IF_ERROR(CheckLossScale(config.loss_scale));
   ZERO_RETURN_IF_ERROR(CheckMasters(config));
+  ZERO_RETURN_IF_ERROR(CheckOffload(config));
   ZERO_RETURN_IF_ERROR(Check(config.reduce_bucket_size > 0, "reduce_bucket_size",
                              static_cast<double>(config.reduce_bucket_size), "positive"));
   ZERO_RETURN_IF_ERROR(

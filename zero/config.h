@@ -62,6 +62,32 @@ struct LossScale {
   double minimum = 1;
 };
 
+// Where memory of the library is while nothing computes with it. kHost: memory of the host, pinned
+// where the device wants it. kNvme: a file.
+enum class Place : uint8_t { kDevice, kHost, kNvme };
+
+// Gradients stored with offloaded states leave the device in every pass. Those of earlier passes
+// are fetched back to be added to, where the sum of all ranks is made: a stored gradient is rounded
+// as it is on the device, and the norm is taken there.
+struct Offload {
+  Place optimizer = Place::kDevice;   // masters and moments; stages 1 to 3
+  Place parameters = Place::kDevice;  // slices of weights: stage 3, with an offloaded optimizer
+  // Of each slice the first ceil(ratio x slice / 128) x 128 elements are offloaded and updated on
+  // the host; the rest stays on the device and is updated there, at the same time. Above 0, at
+  // most 1.
+  double ratio = 1;
+  // Whether stored gradients are offloaded with the states. False, and in stage 1: they stay on the
+  // device and leave once, after the last pass.
+  bool gradients = true;
+  // A folder on the disk for kNvme; each run makes one of its own in it, and removes it.
+  std::string nvme_path;
+  // Elements of a slice that move and are updated at once, a multiple of 2048; and how many such
+  // pieces may be on their way.
+  int64_t piece_elements = 1 << 20;
+  int64_t buffer_count = 4;
+  bool pin_memory = true;  // false: memory of the host stays pageable
+};
+
 struct Config {
   int stage =
       3;  // 0: everything on every rank; 1: states, 2: and gradients, 3: and weights sharded
@@ -102,6 +128,7 @@ struct Config {
   double gradient_predivide_factor = 1;
   int64_t reduce_bucket_size = 500'000'000;  // elements reduced in one call, over all ranks
   int prefetch = 1;                          // stage 3: units gathered ahead
+  Offload offload;
   ReductionKind reduction =
       ReductionKind::kOrdered;  // the same bits everywhere, or the group's own
 
@@ -121,6 +148,7 @@ const char* Name(OptimizerKind kind);
 const char* Name(MasterKind kind);
 const char* Name(WeightRounding rounding);
 const char* Name(LossScaling kind);
+const char* Name(Place place);  // "device", "cpu", "nvme", as in DeepSpeed's file
 
 // kInvalidArgument names the field, its value and what would be right.
 absl::Status Validate(const Config& config);

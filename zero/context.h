@@ -1,6 +1,8 @@
 // What the parts of one optimizer share.
 #pragma once
 
+#include <vector>
+
 #include "absl/status/statusor.h"
 #include "collectives/ordered_reduction.h"
 #include "collectives/process_group.h"
@@ -19,8 +21,17 @@ struct Context {
   ProcessGroup* group = nullptr;
   const Stream* communication = nullptr;
   const Stream* arithmetic = nullptr;
+  std::vector<const Stream*> offload;  // those of what is offloaded; none where nothing is
 
   int rank() const { return group->rank(); }
+  // All streams of the optimizer. Those of what is offloaded come first: theirs is the error that
+  // the others repeat.
+  std::vector<const Stream*> streams() const {
+    std::vector<const Stream*> all = offload;
+    all.push_back(communication);
+    all.push_back(arithmetic);
+    return all;
+  }
   const UnitLayout& unit(int u) const { return plan->layout.units[u]; }
   int units() const { return static_cast<int>(plan->layout.units.size()); }
   const std::string& name(int u) const { return model->units[u].name; }

@@ -7,12 +7,18 @@
 #include "device/status.h"
 #include "kernels/kernels.h"
 #include "zero/misuse.h"
+#include "zero/offload/offload_pipeline.h"
 
 namespace zero {
 
 GradientStore::GradientStore(const Context& context, SegmentBlock block,
-                             OrderedReduction* reduction, NormMemory norms)
-    : context_(context), block_(std::move(block)), reduction_(reduction), norms_(norms) {
+                             OrderedReduction* reduction, NormMemory norms,
+                             OffloadPipeline* pipeline)
+    : context_(context),
+      block_(std::move(block)),
+      reduction_(reduction),
+      norms_(norms),
+      pipeline_(pipeline) {
   for (int u = 0; u < context.units(); ++u) {
     order_.emplace_back(context.device);
     std::vector<int>& rows = norm_row_.emplace_back();
@@ -65,6 +71,32 @@ char* GradientStore::WrittenAt(int unit, int segment) const {
   const int slot = plan.groups[plan.group_of[unit]].slot;
   if (slot_memory_[slot].bytes() == 0) return nullptr;
   return slot_memory_[slot].bytes_at(plan.slot_offsets[unit][segment]);
+}
+
+char* GradientStore::UpdatedAt(int unit, int s, int64_t element) const {
+  const Segment& segment = context_.unit(unit).segments[s];
+  const int64_t bytes = SizeOf(StoredTypeOf(unit, s));
+  if (context_.plan->offload.stores_gradients) {
+    return block_.at(unit, s) +
+           (element - OffloadedStateElements(context_.plan->config, segment)) * bytes;
+  }
+  char* const start = context_.plan->moment1.sliced ? block_.slice(unit, s, segment.slice, bytes)
+                                                    : block_.at(unit, s);
+  return start + element * bytes;
+}
+
+char* GradientStore::SumsAt(int unit, int segment) const {
+  return block_.slice(unit, segment, context_.unit(unit).segments[segment].slice,
+                      SizeOf(StoredTypeOf(unit, segment)));
+}
+
+absl::Status GradientStore::Leave(int unit) {
+  if (pipeline_ == nullptr) return absl::OkStatus();
+  std::vector<char*> slices;
+  for (int s = 0; s < static_cast<int>(norm_row_[unit].size()); ++s) {
+    slices.push_back(has_gradient(unit, s) ? SumsAt(unit, s) : nullptr);
+  }
+  return pipeline_->StoreGradients(unit, order_[unit], slices);
 }
 
 absl::Status GradientStore::EndSlot(const ReductionGroup& group, const Stream& reader) {
@@ -323,7 +355,7 @@ absl::Status GradientStore::RunReduction(const ReductionGroup& group, bool from_
       const DType source_type = from_slots ? segment.dtype : stored;
       const DType sent = ranks == 1 ? source_type : SentType(context_.plan->config, source_type);
       const char* const sent_from = from_slots ? WrittenAt(u, s) : block_.at(u, s);
-      char* const own = block_.slice(u, s, segment.slice, SizeOf(stored));
+      char* const own = SumsAt(u, s);
       for (int64_t first = 0; first < segment.slice;) {
         const int64_t fit = room / (ranks * SizeOf(sent)) / kParameterAlignment;
         const int64_t columns = std::min(segment.slice - first, fit * kParameterAlignment);
@@ -375,8 +407,8 @@ absl::Status GradientStore::EnqueueNorms(int unit) {
       if (norm_row_[unit][s] < 0) continue;
       const DType type = StoredTypeOf(unit, s);
       const int64_t slice = layout.segments[s].slice;
-      ZERO_RETURN_IF_ERROR(Norm(*context_.arithmetic, block_.slice(unit, s, slice, SizeOf(type)),
-                                type, slice, norms_.scratch, norms_.partials + norm_row_[unit][s]));
+      ZERO_RETURN_IF_ERROR(Norm(*context_.arithmetic, SumsAt(unit, s), type, slice, norms_.scratch,
+                                norms_.partials + norm_row_[unit][s]));
     }
     return absl::OkStatus();
   });

@@ -15,6 +15,8 @@
 
 namespace zero {
 
+class OffloadPipeline;
+
 // Where the norms of reduced gradients go, in device memory: `partials` has one row for each
 // trainable segment that is not empty, in registration order.
 struct NormMemory {
@@ -44,10 +46,13 @@ class GradientStore {
 
   const SegmentBlock& block() const { return block_; }
   Handover& order(int unit) { return order_[unit]; }
+  // Element `element`, on the device, of the stored gradient of what this rank updates: of its
+  // slice, or in stage 0 of the whole segment.
+  char* UpdatedAt(int unit, int segment, int64_t element) const;
 
  protected:
   GradientStore(const Context& context, SegmentBlock block, OrderedReduction* reduction,
-                NormMemory norms);
+                NormMemory norms, OffloadPipeline* pipeline);
   absl::Status AllocateSlots();
 
   // All units of the group are written, in slots or in the block.
@@ -66,8 +71,10 @@ class GradientStore {
   // What lies in the group's slot was read by the work enqueued so far on `reader`.
   absl::Status EndSlot(const ReductionGroup& group, const Stream& reader);
 
+  // Where the sums of this rank's slice of a segment go: to the block.
+  virtual char* SumsAt(int unit, int segment) const;
   // Exchanges and adds up the group: from slots in the written dtype, or from the block in the
-  // stored one; own slices go to the block.
+  // stored one; own slices go to SumsAt.
   absl::Status RunReduction(const ReductionGroup& group, bool from_slots, bool accumulate);
   // Divides what a group sends by Config::gradient_predivide_factor, in place.
   absl::Status Predivide(const ReductionGroup& group, bool from_slots, const Stream& reader);
@@ -76,6 +83,10 @@ class GradientStore {
                                       const char* from, DType source, DType sent, int64_t columns,
                                       int64_t offset);
   absl::Status EnqueueNorms(int unit);
+  // Where slices are offloaded once they are complete, sends them on their way.
+  absl::Status Leave(int unit);
+  OffloadPipeline* pipeline() const { return pipeline_; }
+  bool has_gradient(int unit, int segment) const { return norm_row_[unit][segment] >= 0; }
   // Where that is wanted, looks for inf and NaN in what this rank wrote, which `reader` may read.
   absl::Status CheckWritten(int unit, const Stream& reader);
 
@@ -100,6 +111,7 @@ class GradientStore {
 
   OrderedReduction* const reduction_;
   const NormMemory norms_;
+  OffloadPipeline* const pipeline_;       // null: nothing is offloaded
   std::vector<Handover> order_;           // of the stored gradients, by unit
   Buffer send_;                           // one call's parts, where they are sent in another dtype
   std::vector<Buffer> slot_memory_;       // by slot
@@ -119,14 +131,15 @@ class GradientStore {
 };
 
 // Stages 0 and 1: whole gradients on every rank, exchanged once per step. `gather_sums`: every rank
-// gets every sum (stage 0).
-absl::StatusOr<std::unique_ptr<GradientStore>> MakeWholeGradients(const Context& context,
-                                                                  bool gather_sums,
-                                                                  OrderedReduction* reduction,
-                                                                  NormMemory norms, void* adopted);
-// Stages 2 and 3: every pass is reduced, and this rank keeps its slices of the sums.
+// gets every sum (stage 0). `pipeline`: null where nothing is offloaded.
+absl::StatusOr<std::unique_ptr<GradientStore>> MakeWholeGradients(
+    const Context& context, bool gather_sums, OrderedReduction* reduction, NormMemory norms,
+    OffloadPipeline* pipeline, void* adopted);
+// Stages 2 and 3: every pass is reduced, and this rank keeps its slices of the sums, on the device
+// or, where the plan says so, with the offloaded states.
 absl::StatusOr<std::unique_ptr<GradientStore>> MakeSlicedGradients(const Context& context,
                                                                    OrderedReduction* reduction,
-                                                                   NormMemory norms);
+                                                                   NormMemory norms,
+                                                                   OffloadPipeline* pipeline);
 
 }  // namespace zero

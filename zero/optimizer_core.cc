@@ -34,6 +34,7 @@ OptimizerCore::~OptimizerCore() {
   // Each drains: everything that one waits for on the other is enqueued by now.
   communication_.reset();
   arithmetic_.reset();
+  offload_streams_ = OffloadStreams();
 }
 
 absl::Status OptimizerCore::Initialise(Device* device, ProcessGroup* group,
@@ -46,6 +47,13 @@ absl::Status OptimizerCore::Initialise(Device* device, ProcessGroup* group,
   context_.group = group;
   context_.communication = communication_.get();
   context_.arithmetic = arithmetic_.get();
+  if (plan_.config.offload.optimizer != Place::kDevice) {
+    ZERO_ASSIGN_OR_RETURN(offload_store_, OffloadStore::Create(context_));
+    ZERO_ASSIGN_OR_RETURN(offload_streams_, OffloadStreams::Create(context_, *offload_store_));
+    context_.offload = offload_streams_.all();
+    ZERO_ASSIGN_OR_RETURN(
+        pipeline_, OffloadPipeline::Create(context_, offload_store_.get(), &offload_streams_));
+  }
 
   ZERO_ASSIGN_OR_RETURN(
       reduction_,
@@ -53,11 +61,15 @@ absl::Status OptimizerCore::Initialise(Device* device, ProcessGroup* group,
   ZERO_ASSIGN_OR_RETURN(step_, StepController::Create(context_));
   ZERO_ASSIGN_OR_RETURN(progress_, StepProgress::Create(context_, step_->failures()));
   ZERO_ASSIGN_OR_RETURN(states_, OptimizerStates::Create(context_));
-  ZERO_ASSIGN_OR_RETURN(weights_, MakeWeights(context_, adopted));
-  if (adopted.weights != nullptr) ZERO_RETURN_IF_ERROR(states_->CopyWeights(*weights_));
-  ZERO_ASSIGN_OR_RETURN(gradients_, MakeGradients(context_, &*reduction_, step_->norms(), adopted));
-  ZERO_ASSIGN_OR_RETURN(
-      transfer_, StateTransfer::Create(context_, weights_.get(), gradients_.get(), &*states_));
+  const Parts parts{context_, &*reduction_, step_->norms(), pipeline_.get()};
+  ZERO_ASSIGN_OR_RETURN(weights_, MakeWeights(parts, adopted));
+  if (adopted.weights != nullptr) {
+    ZERO_RETURN_IF_ERROR(states_->CopyWeights(*weights_));
+    if (pipeline_ != nullptr) ZERO_RETURN_IF_ERROR(pipeline_->CopyWeights(*weights_));
+  }
+  ZERO_ASSIGN_OR_RETURN(gradients_, MakeGradients(parts, adopted));
+  ZERO_ASSIGN_OR_RETURN(transfer_, StateTransfer::Create(context_, weights_.get(), gradients_.get(),
+                                                         &*states_, offload_store_.get()));
   ZERO_ASSIGN_OR_RETURN(exchange_, RankExchange::Create(device, group, "texts between ranks"));
   ZERO_ASSIGN_OR_RETURN(saver_, CheckpointSaver::Create(context_, &*transfer_, step_.get()));
   return arithmetic_->Synchronize();
@@ -65,7 +77,7 @@ absl::Status OptimizerCore::Initialise(Device* device, ProcessGroup* group,
 
 absl::Status OptimizerCore::Health() {
   if (!failure_.ok()) return failure_;
-  for (const Stream* stream : {communication_.get(), arithmetic_.get()}) {
+  for (const Stream* stream : context_.streams()) {
     const absl::Status health = stream->Health();
     if (!health.ok()) return Break(health);
   }
@@ -201,6 +213,7 @@ absl::StatusOr<Pending<StepResult>> OptimizerCore::Step(double loss_weight) {
   ZERO_RETURN_IF_ERROR(Guarded(saver_->Advance()));
   ZERO_RETURN_IF_ERROR(FinishTrainingPass());
   pass_.reset();
+  if (pipeline_ != nullptr) ZERO_RETURN_IF_ERROR(Guarded(pipeline_->AwaitGradients(*arithmetic_)));
   absl::StatusOr<Pending<StepResult>> result = step_->Decide(training_passes_, loss_weight);
   if (result.ok()) {
     // From here on the device may change weights.
@@ -217,9 +230,12 @@ absl::StatusOr<Pending<StepResult>> OptimizerCore::Step(double loss_weight) {
 }
 
 absl::Status OptimizerCore::UpdateAll() {
+  if (pipeline_ != nullptr) ZERO_RETURN_IF_ERROR(pipeline_->BeginStep(*step_));
   // Forward order: the next pass needs the first unit first.
   for (int u = 0; u < context_.units(); ++u) {
     ZERO_RETURN_IF_ERROR(states_->Update(u, *weights_, *gradients_, *step_));
+    if (pipeline_ != nullptr) ZERO_RETURN_IF_ERROR(pipeline_->Update(u, *weights_));
+    if (context_.unit(u).trainable()) ZERO_RETURN_IF_ERROR(weights_->Share(u));
   }
   return progress_->Mark(step_->decided());
 }
@@ -380,11 +396,10 @@ absl::StatusOr<WeightsLoaded> OptimizerCore::LoadWeights(const std::string& fold
 }
 
 absl::Status OptimizerCore::Finish() {
-  const absl::Status communication = communication_->Synchronize();
-  const absl::Status arithmetic = arithmetic_->Synchronize();
+  absl::Status drained;
+  for (const Stream* stream : context_.streams()) drained.Update(stream->Synchronize());
   ZERO_RETURN_IF_ERROR(Health());
-  ZERO_RETURN_IF_ERROR(communication);
-  ZERO_RETURN_IF_ERROR(arithmetic);
+  ZERO_RETURN_IF_ERROR(drained);
   progress_->Finished();
   return absl::OkStatus();
 }

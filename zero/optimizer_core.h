@@ -7,6 +7,9 @@
 
 #include "zero/context.h"
 #include "zero/gradient_store.h"
+#include "zero/offload/offload_pipeline.h"
+#include "zero/offload/offload_store.h"
+#include "zero/offload/offload_streams.h"
 #include "zero/optimizer_states.h"
 #include "zero/rank_exchange.h"
 #include "zero/save/checkpoint_loader.h"
@@ -53,11 +56,16 @@ class OptimizerCore : public ShardedOptimizer {
 
  protected:
   OptimizerCore(Plan plan, Model model) : plan_(std::move(plan)), model_(std::move(model)) {}
-  virtual absl::StatusOr<std::unique_ptr<WeightStore>> MakeWeights(const Context& context,
+  // What the stores are made of.
+  struct Parts {
+    const Context& context;
+    OrderedReduction* reduction = nullptr;
+    NormMemory norms;
+    OffloadPipeline* pipeline = nullptr;  // null: nothing is offloaded
+  };
+  virtual absl::StatusOr<std::unique_ptr<WeightStore>> MakeWeights(const Parts& parts,
                                                                    const Adopted& adopted) = 0;
-  virtual absl::StatusOr<std::unique_ptr<GradientStore>> MakeGradients(const Context& context,
-                                                                       OrderedReduction* reduction,
-                                                                       NormMemory norms,
+  virtual absl::StatusOr<std::unique_ptr<GradientStore>> MakeGradients(const Parts& parts,
                                                                        const Adopted& adopted) = 0;
 
  private:
@@ -91,6 +99,8 @@ class OptimizerCore : public ShardedOptimizer {
   std::unique_ptr<StepController> step_;
   std::optional<StepProgress> progress_;
   std::optional<OptimizerStates> states_;
+  std::unique_ptr<OffloadStore> offload_store_;  // null: nothing is offloaded
+  std::unique_ptr<OffloadPipeline> pipeline_;    // likewise
   std::unique_ptr<WeightStore> weights_;
   std::unique_ptr<GradientStore> gradients_;
   std::optional<StateTransfer> transfer_;
@@ -98,6 +108,7 @@ class OptimizerCore : public ShardedOptimizer {
   std::unique_ptr<CheckpointSaver> saver_;
   std::unique_ptr<Stream> communication_;
   std::unique_ptr<Stream> arithmetic_;
+  OffloadStreams offload_streams_;
 
   std::optional<Pass> pass_;     // the pass that has begun, until Step
   int64_t training_passes_ = 0;  // since the last Step

@@ -1,11 +1,8 @@
-// Masters and moments, and the update that reads gradients and writes weights.
+// Masters and moments on the device, and the update that reads gradients and writes weights. Of
+// slices that are offloaded in part, what is here begins after that part.
 #pragma once
 
-#include <cstdint>
-#include <vector>
-
 #include "absl/status/statusor.h"
-#include "kernels/kernels.h"
 #include "zero/context.h"
 #include "zero/gradient_store.h"
 #include "zero/step_controller.h"
@@ -20,7 +17,7 @@ class OptimizerStates {
   // Enqueues the making of masters from weights.
   absl::Status CopyWeights(const WeightStore& weights) const;
 
-  // Enqueues the update of one unit, on what this rank holds states for.
+  // Enqueues the update of one unit, on what this rank holds states for on the device.
   absl::Status Update(int unit, WeightStore& weights, GradientStore& gradients,
                       const StepController& step) const;
 
@@ -30,18 +27,6 @@ class OptimizerStates {
 
  private:
   explicit OptimizerStates(const Context* context) : context_(context) {}
-  // What one update kernel takes of a segment: elements from the first one that is held.
-  struct Piece {
-    int64_t first = 0;
-    int64_t count = 0;
-    uint32_t random_key = 0;    // of the parameter
-    int64_t first_element = 0;  // within the parameter
-  };
-  std::vector<Piece> PiecesOf(int unit, int segment) const;
-  // `weight`: of the first element that is held.
-  MasterMemory MasterOf(int unit, int segment, const Piece& piece, char* weight) const;
-  absl::Status UpdatePiece(int unit, int segment, const Piece& piece, const WeightStore& weights,
-                           const GradientStore& gradients, const StepController& step) const;
   absl::Status UpdateSegment(int unit, int segment, const WeightStore& weights,
                              const GradientStore& gradients, const StepController& step) const;
 

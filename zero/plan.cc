@@ -82,19 +82,28 @@ void PlanBlocks(Plan& plan) {
   const Config& config = plan.config;
   const bool sliced_states = config.stage >= 1;
   const int moments = MomentsOf(config);
+  plan.offload = MakeOffloadPlan(config, plan.layout, plan.reduction, moments);
+  // Of n elements of a slice, those that stay on the device.
+  const auto kept = [&](const Segment& segment, int64_t n) {
+    return n - OffloadedStateElements(config, segment);
+  };
   plan.weights =
-      MakeBlockLayout(plan.layout, config.stage >= 3,
-                      [](const Segment& segment, int64_t n) { return n * SizeOf(segment.dtype); });
+      MakeBlockLayout(plan.layout, config.stage >= 3, [&](const Segment& segment, int64_t n) {
+        return (n - OffloadedWeightElements(config, segment)) * SizeOf(segment.dtype);
+      });
   plan.gradients =
       MakeBlockLayout(plan.layout, config.stage >= 2, [&](const Segment& segment, int64_t n) {
-        return segment.trainable ? n * SizeOf(StoredType(config, segment)) : 0;
+        const int64_t stored = plan.offload.stores_gradients ? kept(segment, n) : n;
+        return segment.trainable ? stored * SizeOf(StoredType(config, segment)) : 0;
       });
-  plan.masters = MakeBlockLayout(
-      plan.layout, sliced_states,
-      [&](const Segment& segment, int64_t n) { return n * MasterBytes(config, segment); });
-  const auto moment_bytes = [](bool used) {
-    return
-        [used](const Segment& segment, int64_t n) { return used && segment.trainable ? n * 4 : 0; };
+  plan.masters =
+      MakeBlockLayout(plan.layout, sliced_states, [&](const Segment& segment, int64_t n) {
+        return kept(segment, n) * MasterBytes(config, segment);
+      });
+  const auto moment_bytes = [&](bool used) {
+    return [&kept, used](const Segment& segment, int64_t n) {
+      return used && segment.trainable ? kept(segment, n) * 4 : 0;
+    };
   };
   plan.moment1 = MakeBlockLayout(plan.layout, sliced_states, moment_bytes(moments >= 1));
   plan.moment2 = MakeBlockLayout(plan.layout, sliced_states, moment_bytes(moments >= 2));
@@ -229,6 +238,13 @@ int64_t MasterBytes(const Config& config, const Segment& segment) {
   return 0;
 }
 
+int64_t OffloadScalarBytes(const Plan& plan) {
+  if (plan.config.offload.optimizer == Place::kDevice) return 0;
+  return static_cast<int64_t>(sizeof(StepScalars)) +
+         static_cast<int64_t>(plan.config.groups.size() * sizeof(GroupScalars)) +
+         plan.offload.group_map_bytes;
+}
+
 absl::StatusOr<Plan> MakePlan(const Config& config, const Model& model, int world_size) {
   ZERO_RETURN_IF_ERROR(Validate(config));
   ZERO_RETURN_IF_ERROR(CheckGroups(config, model));
@@ -276,7 +292,18 @@ absl::StatusOr<Plan> MakePlan(const Config& config, const Model& model, int worl
       kStepRows * (kStepRows * (static_cast<int64_t>(sizeof(StepRow)) +
                                 groups * static_cast<int64_t>(sizeof(GroupScalars))) +
                    static_cast<int64_t>(sizeof(StepRecord))) +
-          2 * transfer_bytes + 2 * RankExchange::HostBytes(world_size) + CheckpointSlotBytes(plan));
+          2 * transfer_bytes + 2 * RankExchange::HostBytes(world_size) + CheckpointSlotBytes(plan) +
+          OffloadScalarBytes(plan));
+  const OffloadPlan& offload = plan.offload;
+  if (config.offload.optimizer == Place::kHost) {
+    set(MemoryCategory::kHostStates, offload.record_bytes);
+  }
+  if (config.offload.parameters == Place::kHost) {
+    set(MemoryCategory::kHostWeights, offload.weight_bytes);
+  }
+  set(MemoryCategory::kHostSlots, offload.slot_count * offload.slot_bytes +
+                                      offload.weight_slot_count * offload.weight_slot_bytes);
+  set(MemoryCategory::kOffloadSlots, 2 * offload.sum_slot_bytes);
   return plan;
 }
 

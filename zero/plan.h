@@ -11,6 +11,7 @@
 #include "zero/config.h"
 #include "zero/layout.h"
 #include "zero/model.h"
+#include "zero/offload/offload_plan.h"
 #include "zero/reduction_plan.h"
 
 namespace zero {
@@ -71,6 +72,7 @@ struct Plan {
   ScalarLayout scalars;
   int64_t send_bytes = 0;  // of the buffer that gradients are converted in before they are sent
   bool uses_gradient_slots = false;
+  OffloadPlan offload;
 
   // Bytes on one rank, the same on every rank. w, s: bytes of a written and a stored gradient
   // element; o: of masters and moments; T, F: trainable and frozen elements with padding; N ranks.
@@ -86,10 +88,19 @@ struct Plan {
   //   receive           2 x w x min(bucket, largest unit); nothing for one rank
   //   send              w x min(bucket, largest unit) where Config::communication is another dtype
   //   scalars, staging, host_staging  small; the last is memory of the host
+  // Where a share q of the slices is offloaded (Config::offload), states take (1-q) of the above on
+  // the device, with them stored gradients (unless Offload::gradients is false, and in stage 1) and
+  // offloaded weights. q of them, each piece's sections padded to 4096 bytes, are
+  //   host_states     (s+o)T/N  or, on a disk, offload.disk_bytes
+  //   host_weights    w(T+F)/N  likewise
+  //   host_slots      buffer_count pieces on their way, and as many of weights where those are on a
+  //                   disk
+  //   offload_slots   2 x s x the slice of the largest reduction group
   std::array<int64_t, kMemoryCategories> bytes = {};
   int64_t bytes_of(MemoryCategory category) const { return bytes[static_cast<int>(category)]; }
   int64_t total_bytes() const;
-  int64_t device_bytes() const;  // all but memory of the host: what counts against a device's capacity
+  int64_t device_bytes()
+      const;  // all but memory of the host: what counts against a device's capacity
 
   // Bytes that one rank sends in one step of `micro_batches` training passes, each of which
   // acquires every unit in forward order, then in backward order. Times (N-1)/N, A = micro_batches,
@@ -117,6 +128,9 @@ DType StoredType(const Config& config, const Segment& segment);
 DType SentType(const Config& config, DType source);
 // Bytes that an element's master takes besides the weight; 0: it has none of its own.
 int64_t MasterBytes(const Config& config, const Segment& segment);
+
+// Of the host, for the scalars of a step and the parameter groups of what is offloaded.
+int64_t OffloadScalarBytes(const Plan& plan);
 
 // Checks `config` and `model` and lays the model out for `world_size` ranks. Allocates no device
 // memory. kInvalidArgument names the unit, parameter or field.

@@ -5,6 +5,7 @@
 
 #include "device/status.h"
 #include "zero/gather_schedule.h"
+#include "zero/offload/offload_pipeline.h"
 #include "zero/weight_store.h"
 
 namespace zero {
@@ -12,8 +13,9 @@ namespace {
 
 class SlicedWeights : public WeightStore {
  public:
-  SlicedWeights(const Context& context, SegmentBlock block)
+  SlicedWeights(const Context& context, SegmentBlock block, OffloadPipeline* pipeline)
       : WeightStore(context, std::move(block)),
+        pipeline_(context.plan->config.offload.parameters == Place::kDevice ? nullptr : pipeline),
         schedule_(*context.model, context.plan->config.prefetch),
         evicted_(context.units(), false) {}
 
@@ -74,11 +76,6 @@ class SlicedWeights : public WeightStore {
     return slot_order(unit).EndRead(stream);
   }
 
-  absl::Status Update(int unit, const Stream& stream, bool,
-                      const std::function<absl::Status()>& enqueue) override {
-    return order_[unit].Write(stream, enqueue);
-  }
-
   void Forget() override {
     schedule_.Forget();
     evicted_.assign(evicted_.size(), false);
@@ -97,25 +94,57 @@ class SlicedWeights : public WeightStore {
     const UnitLayout& layout = context_.unit(unit);
     const Buffer& slot = slots_[schedule_.slot_of(unit)];
     std::vector<AllGatherPiece> pieces;
+    std::vector<char*> own(layout.segments.size(), nullptr);  // where the slot has our slices
     for (int s = 0; s < static_cast<int>(layout.segments.size()); ++s) {
       const Segment& segment = layout.segments[s];
       if (segment.elements == 0) continue;
       const int64_t bytes = segment.slice * SizeOf(segment.dtype);
-      pieces.push_back({block_.at(unit, s), slot.bytes_at(starts_[unit][s]), bytes, bytes});
+      char* const whole = slot.bytes_at(starts_[unit][s]);
+      own[s] = whole + context_.rank() * bytes;
+      pieces.push_back({pipeline_ != nullptr ? own[s] : block_.at(unit, s), whole, bytes, bytes});
     }
     if (pieces.empty()) return absl::OkStatus();
     const Stream& stream = *context_.communication;
     const char* const name = evaluating_ || evicted_[unit] ? kEvaluation : kGatherWeights;
     if (!evaluating_) evicted_[unit] = false;
+    const auto gather = [&] { return context_.group->AllGather(stream, name, pieces); };
+    if (pipeline_ != nullptr) {
+      ZERO_RETURN_IF_ERROR(Load(unit, slot, own));
+      return slot_order(unit).Write(stream, gather);
+    }
     return slot_order(unit).Write(stream, [&]() -> absl::Status {
-      if (context_.plan->config.poison_slots) {
-        ZERO_RETURN_IF_ERROR(context_.device->Fill(stream, slot.data(), 0xFF, slot.bytes()));
-      }
-      return order_[unit].Read(stream,
-                               [&] { return context_.group->AllGather(stream, name, pieces); });
+      ZERO_RETURN_IF_ERROR(Poison(stream, slot));
+      return order_[unit].Read(stream, gather);
     });
   }
 
+  absl::Status Poison(const Stream& stream, const Buffer& slot) {
+    if (!context_.plan->config.poison_slots) return absl::OkStatus();
+    return context_.device->Fill(stream, slot.data(), 0xFF, slot.bytes());
+  }
+
+  // Our slices of a unit to its slot: what is offloaded of them, and what is not.
+  absl::Status Load(int unit, const Buffer& slot, const std::vector<char*>& own) {
+    const Stream& stream = pipeline_->copy_in();
+    return slot_order(unit).Write(stream, [&]() -> absl::Status {
+      ZERO_RETURN_IF_ERROR(Poison(stream, slot));
+      ZERO_RETURN_IF_ERROR(pipeline_->LoadWeights(unit, order_[unit], own));
+      return order_[unit].Read(stream, [&]() -> absl::Status {
+        for (int s = 0; s < static_cast<int>(own.size()); ++s) {
+          const Segment& segment = context_.unit(unit).segments[s];
+          const int64_t first = OffloadedWeightElements(context_.plan->config, segment);
+          if (own[s] == nullptr || first == segment.slice) continue;
+          const int64_t element = SizeOf(segment.dtype);
+          ZERO_RETURN_IF_ERROR(context_.device->Copy(stream, own[s] + first * element,
+                                                     block_.at(unit, s),
+                                                     (segment.slice - first) * element));
+        }
+        return absl::OkStatus();
+      });
+    });
+  }
+
+  OffloadPipeline* const pipeline_;  // null: slices are on the device
   GatherSchedule schedule_;
   std::vector<Buffer> slots_;
   std::vector<Handover> slot_order_;
@@ -126,11 +155,12 @@ class SlicedWeights : public WeightStore {
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<WeightStore>> MakeSlicedWeights(const Context& context) {
+absl::StatusOr<std::unique_ptr<WeightStore>> MakeSlicedWeights(const Context& context,
+                                                               OffloadPipeline* pipeline) {
   ZERO_ASSIGN_OR_RETURN(SegmentBlock block,
                         SegmentBlock::Create(context, context.plan->weights,
                                              MemoryCategory::kWeights, "weight slices"));
-  auto store = std::make_unique<SlicedWeights>(context, std::move(block));
+  auto store = std::make_unique<SlicedWeights>(context, std::move(block), pipeline);
   ZERO_RETURN_IF_ERROR(store->AllocateSlots());
   return store;
 }

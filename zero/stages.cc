@@ -106,39 +106,35 @@ absl::StatusOr<std::unique_ptr<ShardedOptimizer>> ShardedOptimizer::Create(
   return optimizer;
 }
 
-absl::StatusOr<std::unique_ptr<WeightStore>> Stage0::MakeWeights(const Context& context,
+absl::StatusOr<std::unique_ptr<WeightStore>> Stage0::MakeWeights(const Parts& parts,
                                                                  const Adopted& adopted) {
-  return MakeWholeWeights(context, /*gather_updates=*/false, adopted.weights);
+  return MakeWholeWeights(parts.context, /*gather_updates=*/false, adopted.weights);
 }
-absl::StatusOr<std::unique_ptr<GradientStore>> Stage0::MakeGradients(const Context& context,
-                                                                     OrderedReduction* reduction,
-                                                                     NormMemory norms,
+absl::StatusOr<std::unique_ptr<GradientStore>> Stage0::MakeGradients(const Parts& parts,
                                                                      const Adopted& adopted) {
-  return MakeWholeGradients(context, /*gather_sums=*/true, reduction, norms, adopted.gradients);
+  return MakeWholeGradients(parts.context, /*gather_sums=*/true, parts.reduction, parts.norms,
+                            parts.pipeline, adopted.gradients);
 }
 
-absl::StatusOr<std::unique_ptr<WeightStore>> Stage1::MakeWeights(const Context& context,
+absl::StatusOr<std::unique_ptr<WeightStore>> Stage1::MakeWeights(const Parts& parts,
                                                                  const Adopted& adopted) {
-  return MakeWholeWeights(context, /*gather_updates=*/true, adopted.weights);
+  return MakeWholeWeights(parts.context, /*gather_updates=*/true, adopted.weights);
 }
 
-absl::StatusOr<std::unique_ptr<GradientStore>> Stage1::MakeGradients(const Context& context,
-                                                                     OrderedReduction* reduction,
-                                                                     NormMemory norms,
+absl::StatusOr<std::unique_ptr<GradientStore>> Stage1::MakeGradients(const Parts& parts,
                                                                      const Adopted& adopted) {
-  return MakeWholeGradients(context, /*gather_sums=*/false, reduction, norms, adopted.gradients);
+  return MakeWholeGradients(parts.context, /*gather_sums=*/false, parts.reduction, parts.norms,
+                            parts.pipeline, adopted.gradients);
 }
 
-absl::StatusOr<std::unique_ptr<GradientStore>> Stage2::MakeGradients(const Context& context,
-                                                                     OrderedReduction* reduction,
-                                                                     NormMemory norms,
+absl::StatusOr<std::unique_ptr<GradientStore>> Stage2::MakeGradients(const Parts& parts,
                                                                      const Adopted&) {
-  return MakeSlicedGradients(context, reduction, norms);
+  return MakeSlicedGradients(parts.context, parts.reduction, parts.norms, parts.pipeline);
 }
 
-absl::StatusOr<std::unique_ptr<WeightStore>> Stage3::MakeWeights(const Context& context,
+absl::StatusOr<std::unique_ptr<WeightStore>> Stage3::MakeWeights(const Parts& parts,
                                                                  const Adopted&) {
-  return MakeSlicedWeights(context);
+  return MakeSlicedWeights(parts.context, parts.pipeline);
 }
 
 }  // namespace zero

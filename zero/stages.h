@@ -14,9 +14,9 @@ class Stage0 : public OptimizerCore {
   Stage0(Plan plan, Model model) : OptimizerCore(std::move(plan), std::move(model)) {}
 
  protected:
-  absl::StatusOr<std::unique_ptr<WeightStore>> MakeWeights(const Context&, const Adopted&) override;
-  absl::StatusOr<std::unique_ptr<GradientStore>> MakeGradients(const Context&, OrderedReduction*,
-                                                               NormMemory, const Adopted&) override;
+  absl::StatusOr<std::unique_ptr<WeightStore>> MakeWeights(const Parts&, const Adopted&) override;
+  absl::StatusOr<std::unique_ptr<GradientStore>> MakeGradients(const Parts&,
+                                                               const Adopted&) override;
 };
 
 // States sliced (P_os): a rank updates its slices, and gathers the updated weights.
@@ -25,9 +25,9 @@ class Stage1 : public Stage0 {
   using Stage0::Stage0;
 
  protected:
-  absl::StatusOr<std::unique_ptr<WeightStore>> MakeWeights(const Context&, const Adopted&) override;
-  absl::StatusOr<std::unique_ptr<GradientStore>> MakeGradients(const Context&, OrderedReduction*,
-                                                               NormMemory, const Adopted&) override;
+  absl::StatusOr<std::unique_ptr<WeightStore>> MakeWeights(const Parts&, const Adopted&) override;
+  absl::StatusOr<std::unique_ptr<GradientStore>> MakeGradients(const Parts&,
+                                                               const Adopted&) override;
 };
 
 // Stored gradients sliced as well (P_os+g): reduced in every pass.
@@ -36,8 +36,8 @@ class Stage2 : public Stage1 {
   using Stage1::Stage1;
 
  protected:
-  absl::StatusOr<std::unique_ptr<GradientStore>> MakeGradients(const Context&, OrderedReduction*,
-                                                               NormMemory, const Adopted&) override;
+  absl::StatusOr<std::unique_ptr<GradientStore>> MakeGradients(const Parts&,
+                                                               const Adopted&) override;
 };
 
 // Weights sliced as well (P_os+g+p): gathered unit by unit while they are used.
@@ -46,7 +46,7 @@ class Stage3 : public Stage2 {
   using Stage2::Stage2;
 
  protected:
-  absl::StatusOr<std::unique_ptr<WeightStore>> MakeWeights(const Context&, const Adopted&) override;
+  absl::StatusOr<std::unique_ptr<WeightStore>> MakeWeights(const Parts&, const Adopted&) override;
 };
 
 }  // namespace zero

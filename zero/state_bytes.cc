@@ -41,7 +41,7 @@ StateTransfer::FileFormat StateTransfer::FormatOf(int unit, int s,
   // As weights are, the bytes count, and a part that is added to others is not one of a file.
   if (!format.rounded.has_value()) format.parts.resize(1);
   int64_t raw = 0;
-  for (const Place& part : format.parts) raw += BytesOf(part.stored);
+  for (const StatePlace& part : format.parts) raw += BytesOf(part.stored);
   // Values and what they are rounded to lie side by side.
   const int64_t values =
       !format.rounded.has_value() ? 0 : 4 + (*format.rounded == DType::kF32 ? 0 : 4);
@@ -97,13 +97,11 @@ absl::Status StateTransfer::ReadBytes(int unit, std::optional<DType> dtype, cons
       const int64_t n = std::min(format.columns, slice - column);
       std::vector<const char*> raw;
       int64_t taken = 0;
-      for (const Place& part : format.parts) {
-        const int64_t bytes = BytesOf(part.stored);
-        const char* const from = part.data + ((part.sliced ? 0 : own) + column) * bytes;
+      for (const StatePlace& part : format.parts) {
         char* const to = host_raw_.bytes_at(taken);
-        ZERO_RETURN_IF_ERROR(context_->device->Copy(stream, to, from, n * bytes));
+        ZERO_RETURN_IF_ERROR(CopyOut(stream, part, (part.sliced ? 0 : own) + column, n, to));
         raw.push_back(to);
-        taken += n * bytes;
+        taken += n * BytesOf(part.stored);
       }
       ZERO_RETURN_IF_ERROR(stream.Synchronize());
       const absl::Status emitted = Emit(unit, s, format, own + column, n, raw, sink);
@@ -124,18 +122,14 @@ absl::Status StateTransfer::GatherBytes(int unit, std::optional<DType> dtype,
     const int64_t columns = std::max<int64_t>(format.columns / ranks, 1);
     for (int64_t column = 0; column < slice; column += columns) {
       const int64_t n = std::min(columns, slice - column);
-      std::vector<AllGatherPiece> pieces;
       std::vector<int64_t> starts;  // of part k of rank 0
       int64_t received = 0;
-      for (const Place& part : format.parts) {
-        const int64_t bytes = BytesOf(part.stored);
-        const int64_t shift = part.sliced ? 0 : context_->rank() * slice;
-        pieces.push_back({part.data + (shift + column) * bytes, device_staging_.bytes_at(received),
-                          n * bytes, n * bytes});
+      for (const StatePlace& part : format.parts) {
+        ZERO_RETURN_IF_ERROR(
+            GatherPlace(kSaving, part, column, n, slice, device_staging_.bytes_at(received)));
         starts.push_back(received);
-        received += ranks * n * bytes;
+        received += ranks * n * BytesOf(part.stored);
       }
-      ZERO_RETURN_IF_ERROR(context_->group->AllGather(stream, kSaving, pieces));
       const bool wanted = sink && first_error.ok();
       if (wanted) {
         ZERO_RETURN_IF_ERROR(

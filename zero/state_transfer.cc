@@ -1,6 +1,7 @@
 #include "zero/state_transfer.h"
 
 #include <algorithm>
+#include <optional>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
@@ -22,6 +23,23 @@ absl::Status UnknownParameter(const Model& model, const std::string& name) {
   }
   return Misuse(absl::NotFoundError(absl::StrCat("no parameter '", name, "'; the nearest name is '",
                                                  NearestName(name, names), "'")));
+}
+
+// Of a record; none: weights.
+std::optional<Section> SectionOf(State state) {
+  switch (state) {
+    case State::kGradient:
+      return Section::kGradient;
+    case State::kMaster:
+      return Section::kMaster;
+    case State::kMoment1:
+      return Section::kMoment1;
+    case State::kMoment2:
+      return Section::kMoment2;
+    case State::kWeight:
+      break;
+  }
+  return std::nullopt;
 }
 
 bool HasName(const Parameter& parameter, const std::string& name) {
@@ -49,8 +67,9 @@ const char* Name(State state) {
 
 absl::StatusOr<StateTransfer> StateTransfer::Create(const Context& context, WeightStore* weights,
                                                     GradientStore* gradients,
-                                                    OptimizerStates* states) {
-  StateTransfer transfer(&context, weights, gradients, states);
+                                                    OptimizerStates* states,
+                                                    const OffloadStore* offloaded) {
+  StateTransfer transfer(&context, weights, gradients, states, offloaded);
   const int64_t bytes = kTransferElements * 4;
   ZERO_ASSIGN_OR_RETURN(transfer.device_staging_,
                         context.device->Allocate(bytes, MemoryCategory::kStaging, "state staging"));
@@ -67,44 +86,84 @@ absl::StatusOr<StateTransfer> StateTransfer::Create(const Context& context, Weig
   return transfer;
 }
 
-StateTransfer::Place StateTransfer::Find(State state, int unit, int s) const {
+StatePlace StateTransfer::Find(State state, int unit, int s) const {
   const Config& config = context_->plan->config;
   const Segment& segment = context_->unit(unit).segments[s];
-  const auto place = [&](const SegmentBlock& block, StoredAs stored) {
-    return Place{block.at(unit, s), stored, block.sliced()};
+  const auto place = [&](const SegmentBlock& block, StoredAs stored, int64_t offloaded) {
+    StatePlace found{unit, s, state, stored};
+    found.device = block.at(unit, s);
+    found.sliced = block.sliced();
+    found.offloaded = offloaded;
+    found.exists = found.device != nullptr || offloaded > 0;
+    return found;
   };
+  const int64_t states = OffloadedStateElements(config, segment);
+  const int moments = context_->plan->offload.moments;
   switch (state) {
-    case State::kWeight:
-      if (segment.dtype == DType::kBF16 && config.weight_rounding == WeightRounding::kNearestAway) {
-        return place(weights_->block(), StoredAs::kBF16Away);
-      }
-      return place(weights_->block(), StoredAsOf(segment.dtype));
+    case State::kWeight: {
+      const bool away =
+          segment.dtype == DType::kBF16 && config.weight_rounding == WeightRounding::kNearestAway;
+      return place(weights_->block(), away ? StoredAs::kBF16Away : StoredAsOf(segment.dtype),
+                   OffloadedWeightElements(config, segment));
+    }
     case State::kGradient:
-      return place(gradients_->block(), StoredAsOf(StoredType(config, segment)));
+      return place(gradients_->block(), StoredAsOf(StoredType(config, segment)),
+                   context_->plan->offload.stores_gradients ? states : 0);
     case State::kMaster:
       // An fp32 weight is its own master; so is, for want of a better, one that has none.
       if (MasterBytes(config, segment) == 0) return Find(State::kWeight, unit, s);
       return place(states_->masters(),
-                   config.master == MasterKind::kSplit ? StoredAs::kRemainder : StoredAs::kF32);
+                   config.master == MasterKind::kSplit ? StoredAs::kRemainder : StoredAs::kF32,
+                   states);
     case State::kMoment1:
-      return place(states_->moment1(), StoredAs::kF32);
+      return place(states_->moment1(), StoredAs::kF32, moments >= 1 ? states : 0);
     case State::kMoment2:
-      return place(states_->moment2(), StoredAs::kF32);
+      return place(states_->moment2(), StoredAs::kF32, moments >= 2 ? states : 0);
   }
-  return Place();
+  return StatePlace();
 }
 
-std::vector<StateTransfer::Place> StateTransfer::PartsOf(State state, int unit, int s) const {
-  const Place place = Find(state, unit, s);
+std::vector<StatePlace> StateTransfer::PartsOf(State state, int unit, int s) const {
+  const StatePlace place = Find(state, unit, s);
   if (place.stored != StoredAs::kRemainder) return {place};
   return {Find(State::kWeight, unit, s), place};
 }
 
-std::vector<StateTransfer::Place> StateTransfer::WrittenWith(State state, int unit, int s) const {
+std::vector<StatePlace> StateTransfer::WrittenWith(State state, int unit, int s) const {
   if (state != State::kWeight && state != State::kMaster) return {Find(state, unit, s)};
   // What `state` itself is comes first.
   const State other = state == State::kWeight ? State::kMaster : State::kWeight;
   return {Find(state, unit, s), Find(other, unit, s)};
+}
+
+absl::Status StateTransfer::CopyOut(const Stream& stream, const StatePlace& place, int64_t first,
+                                    int64_t n, char* to) const {
+  const int64_t element = BytesOf(place.stored);
+  const int64_t offloaded = std::clamp<int64_t>(place.offloaded - first, 0, n);
+  if (offloaded > 0) {
+    const std::optional<Section> section = SectionOf(place.state);
+    ZERO_RETURN_IF_ERROR(
+        offloaded_->Read(stream, place.unit, place.segment, section, first, offloaded, to));
+  }
+  if (offloaded == n) return absl::OkStatus();
+  return context_->device->Copy(stream, to + offloaded * element,
+                                place.device + (first + offloaded - place.offloaded) * element,
+                                (n - offloaded) * element);
+}
+
+absl::Status StateTransfer::CopyIn(const Stream& stream, const StatePlace& place, int64_t first,
+                                   int64_t n, const char* from) const {
+  const int64_t element = BytesOf(place.stored);
+  const int64_t offloaded = std::clamp<int64_t>(place.offloaded - first, 0, n);
+  if (offloaded > 0) {
+    const std::optional<Section> section = SectionOf(place.state);
+    ZERO_RETURN_IF_ERROR(
+        offloaded_->Write(stream, place.unit, place.segment, section, first, offloaded, from));
+  }
+  if (offloaded == n) return absl::OkStatus();
+  return context_->device->Copy(stream,
+                                place.device + (first + offloaded - place.offloaded) * element,
+                                from + offloaded * element, (n - offloaded) * element);
 }
 
 absl::Status StateTransfer::Write(State state, const Source& source) {
@@ -123,7 +182,7 @@ absl::Status StateTransfer::Write(State state, const Source& source) {
       return absl::OkStatus();
     };
     if (weights) {
-      ZERO_RETURN_IF_ERROR(weights_->Update(u, *context_->arithmetic, /*everywhere=*/true, write));
+      ZERO_RETURN_IF_ERROR(weights_->Write(u, *context_->arithmetic, write));
     } else {
       ZERO_RETURN_IF_ERROR(write());
     }
@@ -138,14 +197,14 @@ absl::Status StateTransfer::WriteParameter(State state, int unit, int p, const S
   const Parameter& parameter = context_->model->units[unit].parameters[p];
   const int64_t own = context_->rank() * segment.slice;
 
-  const std::vector<Place> places = WrittenWith(state, unit, run.segment);
-  const bool whole = std::any_of(places.begin(), places.end(), [](const Place& place) {
-    return place.data != nullptr && !place.sliced;
+  const std::vector<StatePlace> places = WrittenWith(state, unit, run.segment);
+  const bool whole = std::any_of(places.begin(), places.end(), [](const StatePlace& place) {
+    return place.exists && !place.sliced;
   });
   const int64_t from = whole ? run.first : std::max(run.first, own);
   const int64_t to =
       whole ? run.first + run.count : std::min(run.first + run.count, own + segment.slice);
-  if (places[0].data == nullptr) return absl::OkStatus();
+  if (!places[0].exists) return absl::OkStatus();
 
   // Masters and moments are used on streams that have been waited for; weights may still be read on
   // the trainer's. On the host they are filled where they lie.
@@ -153,7 +212,7 @@ absl::Status StateTransfer::WriteParameter(State state, int unit, int p, const S
       state == State::kMoment1 || state == State::kMoment2 ||
       (state == State::kMaster && MasterBytes(context_->plan->config, segment) > 0);
   const bool in_place = only_ours && places[0].stored == StoredAs::kF32 &&
-                        context_->device->kind() == DeviceKind::kHost;
+                        places[0].offloaded == 0 && context_->device->kind() == DeviceKind::kHost;
   for (int64_t first = from; first < to; first += kWriteElements) {
     const int64_t n = std::min(kWriteElements, to - first);
     // While the device takes one half of the staging memory, the source fills the other.
@@ -166,18 +225,18 @@ absl::Status StateTransfer::WriteParameter(State state, int unit, int p, const S
     const bool fills =
         in_place && first >= shift0 && (!places[0].sliced || first + n <= own + segment.slice);
     float* const values =
-        fills ? reinterpret_cast<float*>(places[0].data) + (first - shift0) : half.values;
+        fills ? reinterpret_cast<float*>(places[0].device) + (first - shift0) : half.values;
     ZERO_RETURN_IF_ERROR(source(parameter, first - run.first, absl::MakeSpan(values, n)));
     char* raw = half.raw;
-    for (const Place& place : places) {
+    for (const StatePlace& place : places) {
       if (fills && &place == &places[0]) continue;
       const int64_t begin = place.sliced ? std::max(first, own) : first;
       const int64_t end = place.sliced ? std::min(first + n, own + segment.slice) : first + n;
-      if (place.data == nullptr || begin >= end) continue;
+      if (!place.exists || begin >= end) continue;
       const int64_t shift = place.sliced ? own : 0;
       const absl::Span<float> written(values + (begin - first), static_cast<size_t>(end - begin));
       const int64_t element = BytesOf(place.stored);
-      const void* encoded = written.data();
+      const char* encoded = reinterpret_cast<const char*>(written.data());
       if (place.stored != StoredAs::kF32) {
         Encode(written, place.stored, raw);
         encoded = raw;
@@ -185,27 +244,19 @@ absl::Status StateTransfer::WriteParameter(State state, int unit, int p, const S
         if (state == State::kWeight && &place == &places[0]) Decode(raw, place.stored, written);
         raw += (end - begin) * element;
       }
-      ZERO_RETURN_IF_ERROR(context_->device->Copy(stream, place.data + (begin - shift) * element,
-                                                  encoded, (end - begin) * element));
+      ZERO_RETURN_IF_ERROR(CopyIn(stream, place, begin - shift, end - begin, encoded));
     }
     ZERO_RETURN_IF_ERROR(half.copied->Record(stream));
   }
   return absl::OkStatus();
 }
 
-absl::StatusOr<absl::Span<const float>> StateTransfer::Fetch(
-    const Stream& stream, absl::Span<const StoredRun::Part> parts, int64_t n) {
-  const int64_t first_bytes = n * BytesOf(parts[0].stored);
-  for (size_t k = 0; k < parts.size(); ++k) {
-    ZERO_RETURN_IF_ERROR(context_->device->Copy(stream,
-                                                host_raw_.bytes_at(k == 0 ? 0 : first_bytes),
-                                                parts[k].data, n * BytesOf(parts[k].stored)));
-  }
-  ZERO_RETURN_IF_ERROR(stream.Synchronize());
+absl::Span<const float> StateTransfer::DecodeRaw(absl::Span<const StoredAs> parts, int64_t n) {
   const absl::Span<float> values(host_values_.as<float>(), static_cast<size_t>(n));
-  Decode(host_raw_.data(), parts[0].stored, values);
+  Decode(host_raw_.data(), parts[0], values);
   if (parts.size() > 1) {
-    AddRemainders(reinterpret_cast<const uint16_t*>(host_raw_.bytes_at(first_bytes)), values);
+    const char* const remainders = host_raw_.bytes_at(n * BytesOf(parts[0]));
+    AddRemainders(reinterpret_cast<const uint16_t*>(remainders), values);
   }
   return values;
 }
@@ -226,17 +277,16 @@ StoredRun StateTransfer::Owned(State state, int unit, int p) const {
   StoredRun owned;
   owned.unit = unit;
   owned.parameter = p;
-  const std::vector<Place> parts = PartsOf(state, unit, run.segment);
-  if (parts[0].data == nullptr) return owned;
+  const std::vector<StatePlace> parts = PartsOf(state, unit, run.segment);
+  if (!parts[0].exists) return owned;
   const int64_t own = context_->rank() * segment.slice;
   const int64_t from = std::max(run.first, own);
   const int64_t to = std::min(run.first + run.count, own + segment.slice);
   if (from >= to) return owned;
   owned.first = from - run.first;
   owned.count = to - from;
-  for (const Place& part : parts) {
-    const int64_t at = from - (part.sliced ? own : 0);
-    owned.parts.push_back({part.data + at * BytesOf(part.stored), part.stored});
+  for (const StatePlace& part : parts) {
+    owned.parts.push_back({part, from - (part.sliced ? own : 0)});
   }
   return owned;
 }
@@ -266,9 +316,16 @@ absl::Status StateTransfer::ReadParameter(State state, int unit, int p, const St
   const StoredRun owned = Owned(state, unit, p);
   for (int64_t done = 0; done < owned.count; done += kTransferElements) {
     const int64_t n = std::min(kTransferElements, owned.count - done);
-    std::vector<StoredRun::Part> from = owned.parts;
-    for (StoredRun::Part& part : from) part.data += done * BytesOf(part.stored);
-    ZERO_ASSIGN_OR_RETURN(const absl::Span<const float> values, Fetch(stream, from, n));
+    std::vector<StoredAs> stored;
+    int64_t taken = 0;
+    for (const StoredRun::Part& part : owned.parts) {
+      ZERO_RETURN_IF_ERROR(
+          CopyOut(stream, part.place, part.first + done, n, host_raw_.bytes_at(taken)));
+      taken += n * BytesOf(part.place.stored);
+      stored.push_back(part.place.stored);
+    }
+    ZERO_RETURN_IF_ERROR(stream.Synchronize());
+    const absl::Span<const float> values = DecodeRaw(stored, n);
     ZERO_RETURN_IF_ERROR(
         sink(context_->model->units[unit].parameters[p], owned.first + done, values));
   }
@@ -292,12 +349,30 @@ absl::Status StateTransfer::Gather(State state, const std::string& name, absl::S
   return UnknownParameter(*context_->model, name);
 }
 
+absl::Status StateTransfer::GatherPlace(const char* name, const StatePlace& place, int64_t column,
+                                        int64_t n, int64_t slice, char* to) const {
+  const Stream& stream = *context_->communication;
+  const int64_t bytes = n * BytesOf(place.stored);
+  const int64_t first = (place.sliced ? 0 : context_->rank() * slice) + column;
+  char* const own = to + context_->rank() * bytes;
+  const char* from = place.device + (first - place.offloaded) * BytesOf(place.stored);
+  if (place.offloaded > 0) {
+    ZERO_RETURN_IF_ERROR(CopyOut(stream, place, first, n, host_raw_.bytes_at(0)));
+    ZERO_RETURN_IF_ERROR(context_->device->Copy(stream, own, host_raw_.data(), bytes));
+    from = own;
+  }
+  const AllGatherPiece piece{from, to, bytes, bytes};
+  ZERO_RETURN_IF_ERROR(context_->group->AllGather(stream, name, {&piece, 1}));
+  // The memory of the host is the next place's, which a disk may fill at once.
+  return place.offloaded > 0 ? stream.Synchronize() : absl::OkStatus();
+}
+
 absl::Status StateTransfer::GatherParameter(State state, int unit, int p, absl::Span<float> out) {
   const Run& run = context_->unit(unit).parameters[p];
   const Segment& segment = context_->unit(unit).segments[run.segment];
-  const std::vector<Place> parts = PartsOf(state, unit, run.segment);
+  const std::vector<StatePlace> parts = PartsOf(state, unit, run.segment);
   const std::string& name = context_->model->units[unit].parameters[p].name;
-  if (parts[0].data == nullptr && run.count > 0) {
+  if (!parts[0].exists && run.count > 0) {
     return Misuse(absl::NotFoundError(absl::StrCat("parameter '", name, "' has no ", Name(state))));
   }
   if (run.count == 0) return absl::OkStatus();
@@ -313,19 +388,18 @@ absl::Status StateTransfer::GatherParameter(State state, int unit, int p, absl::
   const int64_t columns = std::max<int64_t>(kTransferElements / ranks, 1);
   for (int64_t column = begin; column < end; column += columns) {
     const int64_t n = std::min(columns, end - column);
-    std::vector<AllGatherPiece> pieces;
-    std::vector<StoredRun::Part> gathered;
+    std::vector<StoredAs> stored;
     int64_t received = 0;
-    for (const Place& part : parts) {
-      const int64_t element = BytesOf(part.stored);
-      const int64_t shift = part.sliced ? 0 : context_->rank() * segment.slice;
-      char* const to = device_staging_.bytes_at(received);
-      pieces.push_back({part.data + (shift + column) * element, to, n * element, n * element});
-      gathered.push_back({to, part.stored});
-      received += ranks * n * element;
+    for (const StatePlace& part : parts) {
+      ZERO_RETURN_IF_ERROR(GatherPlace(kStateTransfer, part, column, n, segment.slice,
+                                       device_staging_.bytes_at(received)));
+      stored.push_back(part.stored);
+      received += ranks * n * BytesOf(part.stored);
     }
-    ZERO_RETURN_IF_ERROR(context_->group->AllGather(stream, kStateTransfer, pieces));
-    ZERO_ASSIGN_OR_RETURN(const absl::Span<const float> all, Fetch(stream, gathered, ranks * n));
+    ZERO_RETURN_IF_ERROR(
+        context_->device->Copy(stream, host_raw_.data(), device_staging_.data(), received));
+    ZERO_RETURN_IF_ERROR(stream.Synchronize());
+    const absl::Span<const float> all = DecodeRaw(stored, ranks * n);
     const float* const values = all.data();
     for (int r = 0; r < ranks; ++r) {
       const int64_t at = r * segment.slice + column;

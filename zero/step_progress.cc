@@ -14,8 +14,9 @@ absl::StatusOr<StepProgress> StepProgress::Create(const Context& context, int32_
   const bool gathers_updates = (stage == 1 || stage == 2) && context.group->size() > 1;
   if (gathers_updates && context.group->failure_flag() != nullptr) progress.failures_ = failures;
   for (Marks& marks : progress.ring_) {
-    ZERO_ASSIGN_OR_RETURN(marks.arithmetic, context.device->CreateEvent());
-    ZERO_ASSIGN_OR_RETURN(marks.communication, context.device->CreateEvent());
+    for (size_t i = 0; i < context.streams().size(); ++i) {
+      ZERO_ASSIGN_OR_RETURN(marks.events.emplace_back(), context.device->CreateEvent());
+    }
   }
   return progress;
 }
@@ -28,8 +29,10 @@ absl::Status StepProgress::Mark(int64_t step) {
     ZERO_RETURN_IF_ERROR(NoteFailure(*context_->communication, context_->group->failure_flag(),
                                      failures_ + step % kStepRows));
   }
-  ZERO_RETURN_IF_ERROR(marks.arithmetic->Record(*context_->arithmetic));
-  ZERO_RETURN_IF_ERROR(marks.communication->Record(*context_->communication));
+  const std::vector<const Stream*> streams = context_->streams();
+  for (size_t i = 0; i < streams.size(); ++i) {
+    ZERO_RETURN_IF_ERROR(marks.events[i]->Record(*streams[i]));
+  }
   marks.step = step;
   return absl::OkStatus();
 }
@@ -38,7 +41,7 @@ bool StepProgress::Complete(int64_t step) const {
   if (step <= complete_) return true;
   const Marks& marks = ring_[step % kStepRows];
   if (marks.step != step) return false;
-  for (const Event* event : {marks.arithmetic.get(), marks.communication.get()}) {
+  for (const std::unique_ptr<Event>& event : marks.events) {
     if (!event->Reached() || !event->Synchronize(absl::ZeroDuration()).ok()) return false;
   }
   return Gathered(step);
@@ -64,7 +67,7 @@ void StepProgress::Restart(int64_t step) {
 }
 
 absl::Status StepProgress::Drain() const {
-  for (const Stream* stream : {context_->communication, context_->arithmetic}) {
+  for (const Stream* stream : context_->streams()) {
     ZERO_ASSIGN_OR_RETURN(std::unique_ptr<Event> event, context_->device->CreateEvent());
     ZERO_RETURN_IF_ERROR(event->Record(*stream));
     const absl::Status reached = event->Synchronize(2 * context_->group->deadline());

@@ -5,6 +5,7 @@
 #include <array>
 #include <cstdint>
 #include <memory>
+#include <vector>
 
 #include "absl/status/statusor.h"
 #include "device/event.h"
@@ -35,8 +36,8 @@ class StepProgress {
 
  private:
   struct Marks {
-    int64_t step = 0;  // 0: none
-    std::unique_ptr<Event> arithmetic, communication;
+    int64_t step = 0;                            // 0: none
+    std::vector<std::unique_ptr<Event>> events;  // by stream
   };
 
   explicit StepProgress(const Context* context) : context_(context) {}

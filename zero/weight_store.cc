@@ -54,6 +54,18 @@ absl::Status WeightStore::RequireReleased(const char* verb) const {
   return absl::OkStatus();
 }
 
+char* WeightStore::UpdatedAt(int unit, int s, int64_t element) const {
+  const Segment& segment = context_.unit(unit).segments[s];
+  const int64_t bytes = SizeOf(segment.dtype);
+  if (block_.sliced()) {
+    const int64_t first = OffloadedWeightElements(context_.plan->config, segment);
+    return block_.at(unit, s) + (element - first) * bytes;
+  }
+  char* const start = context_.plan->moment1.sliced ? block_.slice(unit, s, segment.slice, bytes)
+                                                    : block_.at(unit, s);
+  return start + element * bytes;
+}
+
 void WeightStore::SetAddresses(int unit, const std::function<char*(int segment)>& start) {
   const UnitLayout& layout = context_.unit(unit);
   for (const Run& run : layout.parameters) {

@@ -11,6 +11,8 @@
 
 namespace zero {
 
+class OffloadPipeline;
+
 class WeightStore {
  public:
   virtual ~WeightStore() = default;
@@ -21,10 +23,12 @@ class WeightStore {
   // kFailedPrecondition names a unit that is acquired and not released.
   absl::Status RequireReleased(const char* verb) const;
 
-  // Runs `enqueue` where the unit's weights may be written on `stream`, then makes them whole again
-  // for the next Acquire. `everywhere`: every rank writes all that it stores, nothing to exchange.
-  virtual absl::Status Update(int unit, const Stream& stream, bool everywhere,
-                              const std::function<absl::Status()>& enqueue) = 0;
+  // Runs `enqueue` where what this rank stores of the unit's weights may be written on `stream`.
+  absl::Status Write(int unit, const Stream& stream, const std::function<absl::Status()>& enqueue) {
+    return order_[unit].Write(stream, enqueue);
+  }
+  // What this rank updates of the unit was written: makes the unit whole for the next Acquire.
+  virtual absl::Status Share(int /*unit*/) { return absl::OkStatus(); }
   // Weights changed: nothing gathered before may be used again.
   virtual void Forget() {}
   // Work enqueued later on `stream` starts after every use so far, the trainer's included.
@@ -32,6 +36,10 @@ class WeightStore {
   // destructor.
   virtual absl::Status WaitForUses(const Stream& stream);
   const SegmentBlock& block() const { return block_; }
+  Handover& order(int unit) { return order_[unit]; }
+  // Element `element`, on the device, of what this rank updates of a segment: of its slice, or in
+  // stage 0 of all of it.
+  char* UpdatedAt(int unit, int segment, int64_t element) const;
 
  protected:
   WeightStore(const Context& context, SegmentBlock block);
@@ -54,7 +62,9 @@ class WeightStore {
 // comes by an all-gather in place.
 absl::StatusOr<std::unique_ptr<WeightStore>> MakeWholeWeights(const Context& context,
                                                               bool gather_updates, void* adopted);
-// Stage 3: this rank's slices, and slots that whole units are gathered into.
-absl::StatusOr<std::unique_ptr<WeightStore>> MakeSlicedWeights(const Context& context);
+// Stage 3: this rank's slices, and slots that whole units are gathered into. `pipeline` brings what
+// is offloaded of the slices; null where nothing is.
+absl::StatusOr<std::unique_ptr<WeightStore>> MakeSlicedWeights(const Context& context,
+                                                               OffloadPipeline* pipeline);
 
 }  // namespace zero

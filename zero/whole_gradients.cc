@@ -11,8 +11,9 @@ namespace {
 class WholeGradients : public GradientStore {
  public:
   WholeGradients(const Context& context, SegmentBlock block, OrderedReduction* reduction,
-                 NormMemory norms, bool gather_sums)
-      : GradientStore(context, std::move(block), reduction, norms), gather_sums_(gather_sums) {}
+                 NormMemory norms, OffloadPipeline* pipeline, bool gather_sums)
+      : GradientStore(context, std::move(block), reduction, norms, pipeline),
+        gather_sums_(gather_sums) {}
 
   using GradientStore::AllocateSlots;
 
@@ -28,7 +29,10 @@ class WholeGradients : public GradientStore {
     }
     if (!last_pass()) return absl::OkStatus();
     ZERO_RETURN_IF_ERROR(RunReduction(group, from_slots, /*accumulate=*/false));
-    for (int u : group.units) ZERO_RETURN_IF_ERROR(EnqueueNorms(u));
+    for (int u : group.units) {
+      ZERO_RETURN_IF_ERROR(EnqueueNorms(u));
+      ZERO_RETURN_IF_ERROR(Leave(u));
+    }
     return gather_sums_ && context_.group->size() > 1 ? GatherSums(group) : absl::OkStatus();
   }
 
@@ -77,10 +81,9 @@ class WholeGradients : public GradientStore {
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<GradientStore>> MakeWholeGradients(const Context& context,
-                                                                  bool gather_sums,
-                                                                  OrderedReduction* reduction,
-                                                                  NormMemory norms, void* adopted) {
+absl::StatusOr<std::unique_ptr<GradientStore>> MakeWholeGradients(
+    const Context& context, bool gather_sums, OrderedReduction* reduction, NormMemory norms,
+    OffloadPipeline* pipeline, void* adopted) {
   ZERO_ASSIGN_OR_RETURN(SegmentBlock block,
                         SegmentBlock::Create(context, context.plan->gradients,
                                              MemoryCategory::kGradients, "gradients", adopted));
@@ -88,8 +91,8 @@ absl::StatusOr<std::unique_ptr<GradientStore>> MakeWholeGradients(const Context&
     ZERO_RETURN_IF_ERROR(
         context.device->Fill(*context.arithmetic, adopted, 0, context.plan->gradients.bytes));
   }
-  auto store =
-      std::make_unique<WholeGradients>(context, std::move(block), reduction, norms, gather_sums);
+  auto store = std::make_unique<WholeGradients>(context, std::move(block), reduction, norms,
+                                                pipeline, gather_sums);
   ZERO_RETURN_IF_ERROR(store->AllocateSlots());
   return store;
 }

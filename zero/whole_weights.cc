@@ -43,10 +43,8 @@ class WholeWeights : public WeightStore {
     return order_[unit].EndRead(stream);
   }
 
-  absl::Status Update(int unit, const Stream& stream, bool everywhere,
-                      const std::function<absl::Status()>& enqueue) override {
-    ZERO_RETURN_IF_ERROR(order_[unit].Write(stream, enqueue));
-    if (everywhere || !gather_updates_ || context_.group->size() == 1) return absl::OkStatus();
+  absl::Status Share(int unit) override {
+    if (!gather_updates_ || context_.group->size() == 1) return absl::OkStatus();
     std::vector<AllGatherPiece> pieces;
     const UnitLayout& layout = context_.unit(unit);
     for (int s = 0; s < static_cast<int>(layout.segments.size()); ++s) {

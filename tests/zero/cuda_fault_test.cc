@@ -71,7 +71,8 @@ void FailEveryCudaCall(int stage, const Backend& groups) {
           groups, [name](int64_t n) { standin::FailCall(name, n, cudaErrorMemoryAllocation); },
           [] { return standin::FaultsAreUsedUp(); }, [] { standin::ForgetFaults(); }, name);
     };
-    for (const auto& [end, count] : FailEverywhere(stage, 2, make, most)) met[end] += count;
+    for (const auto& [end, count] : FailEverywhere(FaultConfig(stage), 2, make, most))
+      met[end] += count;
   }
   CHECK(met[End::kDead] > 0);
   CHECK(met[End::kSucceeded] > 0);
@@ -113,7 +114,7 @@ TEST_CASE("Faults on CUDA: whatever NCCL call of a step fails leaves it done or 
           [] { return standin::NcclHasFailed(); }, [] { standin::FailNccl("", 0, ncclSuccess); },
           name);
     };
-    for (const auto& [end, count] : FailEverywhere(stage, 2, make)) met[end] += count;
+    for (const auto& [end, count] : FailEverywhere(FaultConfig(stage), 2, make)) met[end] += count;
   }
   CHECK(met[End::kDead] + met[End::kPoisoned] > 0);
   CHECK(met[End::kSucceeded] > 0);
@@ -130,7 +131,8 @@ TEST_CASE("Faults on CUDA: a GPU that ends anywhere in a step is never changed a
         [](int64_t n) { standin::EndDeviceAfter(0, 7 * n, cudaErrorIllegalAddress); },
         [] { return standin::EndOf(0) != ""; }, [] {}, "the GPU");
   };
-  for (const auto& [end, count] : FailEverywhere(stage, 2, make, 60)) met[end] += count;
+  for (const auto& [end, count] : FailEverywhere(FaultConfig(stage), 2, make, 60))
+    met[end] += count;
   CHECK(met[End::kDead] > 0);
   CHECK(met[End::kPoisoned] > 0);
 }

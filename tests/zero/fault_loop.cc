@@ -201,9 +201,8 @@ Trial RunTrial(const Config& config, int ranks, const FaultReference& reference,
 
 }  // namespace
 
-std::map<End, int> FailEverywhere(int stage, int ranks, const std::function<FaultBackend()>& make,
-                                  int64_t most) {
-  const Config config = FaultConfig(stage);
+std::map<End, int> FailEverywhere(const Config& config, int ranks,
+                                  const std::function<FaultBackend()>& make, int64_t most) {
   const absl::StatusOr<FaultReference> reference = RunReference(config, ranks);
   REQUIRE_OK(reference.status());
   std::map<End, int> met;
@@ -211,9 +210,9 @@ std::map<End, int> FailEverywhere(int stage, int ranks, const std::function<Faul
     if (n == most) return met;
     const Trial trial = RunTrial(config, ranks, *reference, make(), n);
     for (int r = 0; r < ranks; ++r) {
-      INFO("stage " << stage << ", call " << n << ", " << trial.what << ", rank " << r << ": "
-                    << Name(trial.ends[r]) << ", " << trial.statuses[r].ToString() << ", read "
-                    << trial.reads[r].ToString());
+      INFO("stage " << config.stage << ", call " << n << ", " << trial.what << ", rank " << r
+                    << ": " << Name(trial.ends[r]) << ", " << trial.statuses[r].ToString()
+                    << ", read " << trial.reads[r].ToString());
       CHECK(trial.ends[r] != End::kChangedAndUsable);
       if (!trial.fired) CHECK_OK(trial.statuses[r]);
       if (!trial.fired) CHECK(trial.ends[r] == End::kSucceeded);

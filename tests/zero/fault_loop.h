@@ -76,7 +76,8 @@ absl::StatusOr<FaultReference> RunReference(const Config& config, int ranks);
 // Every n until the step succeeds; how often each end was met. Checks the promise each time.
 // `make` gives a fresh back end for each trial.
 // At most `most` trials, for calls whose number is not bounded.
-std::map<End, int> FailEverywhere(int stage, int ranks, const std::function<FaultBackend()>& make,
+std::map<End, int> FailEverywhere(const Config& config, int ranks,
+                                  const std::function<FaultBackend()>& make,
                                   int64_t most = INT64_MAX);
 
 }  // namespace zero::test

@@ -6,6 +6,7 @@
 #include "collectives/local_group.h"
 #include "device/status.h"
 #include "tests/catch.h"
+#include "tests/io/temporary_folder.h"
 #include "tests/zero/fault_loop.h"
 #include "tests/zero/faults.h"
 #include "zero/sharded_optimizer.h"
@@ -48,7 +49,8 @@ TEST_CASE("Faults: whatever call of a step fails leaves it done or undone or poi
           "[zero][faults]") {
   const int stage = GENERATE(0, 1, 2, 3);
   for (const int ranks : {1, 2}) {
-    std::map<End, int> met = FailEverywhere(stage, ranks, [] { return OnHost(FaultKind::kCall); });
+    std::map<End, int> met =
+        FailEverywhere(FaultConfig(stage), ranks, [] { return OnHost(FaultKind::kCall); });
     INFO("stage " << stage << ", ranks " << ranks);
     CHECK(met[End::kDead] > 0);
     CHECK(met[End::kSucceeded] > 0);
@@ -64,7 +66,7 @@ TEST_CASE("Faults: whatever the code of a failing call a step is done or undone 
         absl::StatusCode::kNotFound}) {
     INFO("stage " << stage << ", " << absl::StatusCodeToString(code));
     const auto make = [code] { return OnHost(FaultKind::kCall, code); };
-    std::map<End, int> met = FailEverywhere(stage, 1, make);
+    std::map<End, int> met = FailEverywhere(FaultConfig(stage), 1, make);
     CHECK(met[End::kDead] + met[End::kPoisoned] > 0);
     CHECK(met[End::kSucceeded] > 0);
   }
@@ -75,7 +77,7 @@ TEST_CASE("Faults: whatever operation of a step fails leaves it done or undone o
   const int stage = GENERATE(0, 1, 2, 3);
   for (const int ranks : {1, 2}) {
     std::map<End, int> met =
-        FailEverywhere(stage, ranks, [] { return OnHost(FaultKind::kOperation); });
+        FailEverywhere(FaultConfig(stage), ranks, [] { return OnHost(FaultKind::kOperation); });
     INFO("stage " << stage << ", ranks " << ranks);
     CHECK(met[End::kDead] > 0);
     CHECK(met[End::kPoisoned] > 0);
@@ -87,11 +89,52 @@ TEST_CASE("Faults: whatever collective of a step fails leaves it done or undone 
           "[zero][faults]") {
   for (int stage = 0; stage < 4; ++stage) {
     std::map<End, int> met =
-        FailEverywhere(stage, 2, [] { return OnHost(FaultKind::kCollective); });
+        FailEverywhere(FaultConfig(stage), 2, [] { return OnHost(FaultKind::kCollective); });
     INFO("stage " << stage);
     CHECK(met[End::kDead] > 0);
     CHECK(met[End::kSucceeded] > 0);
   }
+}
+
+namespace {
+
+// Stages 1 to 3 with everything offloaded that the stage offloads, in pieces of two sizes.
+Config OffloadedFaultConfig(int stage, Place place, const std::string& folder) {
+  Config config = FaultConfig(stage);
+  config.offload.optimizer = place;
+  if (stage == 3) config.offload.parameters = place;
+  config.offload.ratio = 0.6;
+  config.offload.nvme_path = folder;
+  config.offload.piece_elements = 2048;
+  config.offload.buffer_count = 2;
+  return config;
+}
+
+void FailOffloaded(FaultKind kind, int stage, Place place) {
+  const TemporaryFolder folder;
+  INFO("stage " << stage << ", " << Name(place));
+  std::map<End, int> met = FailEverywhere(OffloadedFaultConfig(stage, place, folder.path()), 2,
+                                          [kind] { return OnHost(kind); });
+  CHECK(met[End::kDead] > 0);
+  CHECK(met[End::kSucceeded] > 0);
+  if (kind == FaultKind::kOperation) CHECK(met[End::kPoisoned] > 0);
+  CHECK(folder.Names().empty());
+}
+
+}  // namespace
+
+TEST_CASE("Faults: with states offloaded a failing call leaves a step done or undone or poisoned",
+          "[zero][faults]") {
+  const int stage = GENERATE(1, 2, 3);
+  FailOffloaded(FaultKind::kCall, stage, Place::kHost);
+  FailOffloaded(FaultKind::kCall, stage, Place::kNvme);
+}
+
+TEST_CASE("Faults: with states offloaded a failing operation leaves a step done or undone or dead",
+          "[zero][faults]") {
+  const int stage = GENERATE(1, 2, 3);
+  FailOffloaded(FaultKind::kOperation, stage, Place::kHost);
+  FailOffloaded(FaultKind::kOperation, stage, Place::kNvme);
 }
 
 TEST_CASE("Faults: Create that fails anywhere leaves nothing and may be called again",

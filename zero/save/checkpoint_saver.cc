@@ -148,7 +148,7 @@ absl::StatusOr<std::unique_ptr<CheckpointSaver>> CheckpointSaver::Create(
       slots.push_back(saver->memory_.bytes_at(at));
     }
   }
-  ZERO_ASSIGN_OR_RETURN(saver->writer_, CheckpointWriter::Create(context, std::move(slots)));
+  ZERO_ASSIGN_OR_RETURN(saver->writer_, CheckpointWriter::Create(context, *transfer, std::move(slots)));
   return saver;
 }
 

@@ -21,7 +21,7 @@ int64_t Aligned(int64_t bytes) { return (bytes + kAlignment - 1) / kAlignment * 
 
 DType FileType(const StoredRun& run) {
   if (run.parts.size() > 1) return DType::kF32;  // a split master
-  switch (run.parts[0].stored) {
+  switch (run.parts[0].place.stored) {
     case StoredAs::kBF16:
     case StoredAs::kBF16Away:
       return DType::kBF16;
@@ -104,11 +104,12 @@ struct CheckpointWriter::File {
   std::vector<char> joined;  // split masters, put together
 };
 
-CheckpointWriter::CheckpointWriter(const Context& context) : context_(context) {}
+CheckpointWriter::CheckpointWriter(const Context& context, const StateTransfer& transfer)
+    : context_(context), transfer_(transfer) {}
 
 absl::StatusOr<std::unique_ptr<CheckpointWriter>> CheckpointWriter::Create(
-    const Context& context, std::vector<char*> slots) {
-  std::unique_ptr<CheckpointWriter> writer(new CheckpointWriter(context));
+    const Context& context, const StateTransfer& transfer, std::vector<char*> slots) {
+  std::unique_ptr<CheckpointWriter> writer(new CheckpointWriter(context, transfer));
   for (char* memory : slots) {
     Slot slot;
     slot.memory = memory;
@@ -196,6 +197,19 @@ absl::StatusOr<bool> CheckpointWriter::Copy(const StepController& step,
   return copied;
 }
 
+absl::Status CheckpointWriter::AwaitOffload() {
+  for (const Stream* stream : context_.offload) {
+    if (transfer_.reads_disk()) {
+      ZERO_RETURN_IF_ERROR(stream->Synchronize());
+      continue;
+    }
+    ZERO_ASSIGN_OR_RETURN(const std::unique_ptr<Event> event, context_.device->CreateEvent());
+    ZERO_RETURN_IF_ERROR(event->Record(*stream));
+    ZERO_RETURN_IF_ERROR(context_.arithmetic->Wait(*event));
+  }
+  return absl::OkStatus();
+}
+
 absl::StatusOr<bool> CheckpointWriter::CopyTensors(const StepController& step,
                                                    std::chrono::nanoseconds patience) {
   const Stream& stream = *context_.arithmetic;
@@ -203,6 +217,7 @@ absl::StatusOr<bool> CheckpointWriter::CopyTensors(const StepController& step,
     if (!NextSlot(patience)) return false;
     if (slot_ == nullptr) return true;
     slot_->pieces.push_back({});
+    ZERO_RETURN_IF_ERROR(AwaitOffload());
     ZERO_RETURN_IF_ERROR(step.CopyState(stream, reinterpret_cast<StepState*>(slot_->memory)));
     slot_->bytes = Aligned(sizeof(StepState));
     state_copied_ = true;
@@ -210,7 +225,7 @@ absl::StatusOr<bool> CheckpointWriter::CopyTensors(const StepController& step,
   for (; next_tensor_ < tensors_.size(); ++next_tensor_, next_first_ = 0) {
     const CheckpointTensor& tensor = tensors_[next_tensor_];
     int64_t element = 0;
-    for (const StoredRun::Part& part : tensor.run.parts) element += BytesOf(part.stored);
+    for (const StoredRun::Part& part : tensor.run.parts) element += BytesOf(part.place.stored);
     while (next_first_ < tensor.run.count) {
       if (slot_ == nullptr) {
         if (!NextSlot(patience)) return false;
@@ -226,11 +241,9 @@ absl::StatusOr<bool> CheckpointWriter::CopyTensors(const StepController& step,
       const int64_t n = std::min(tensor.run.count - next_first_, room / element);
       slot_->pieces.push_back({&tensor, next_first_, n, slot_->bytes});
       for (const StoredRun::Part& part : tensor.run.parts) {
-        const int64_t bytes = n * BytesOf(part.stored);
-        ZERO_RETURN_IF_ERROR(context_.device->Copy(stream, slot_->memory + slot_->bytes,
-                                                   part.data + next_first_ * BytesOf(part.stored),
-                                                   bytes));
-        slot_->bytes += Aligned(bytes);
+        ZERO_RETURN_IF_ERROR(transfer_.CopyOut(stream, part.place, part.first + next_first_, n,
+                                               slot_->memory + slot_->bytes));
+        slot_->bytes += Aligned(n * BytesOf(part.place.stored));
       }
       next_first_ += n;
     }
@@ -292,7 +305,7 @@ absl::Status CheckpointWriter::WritePiece(const Slot& slot, const Piece& piece) 
     file_->joined.resize(static_cast<size_t>(bytes));
     const absl::Span<float> values(reinterpret_cast<float*>(file_->joined.data()),
                                    static_cast<size_t>(piece.count));
-    const StoredAs weights = tensor.run.parts[0].stored;
+    const StoredAs weights = tensor.run.parts[0].place.stored;
     Decode(from, weights, values);
     AddRemainders(reinterpret_cast<const uint16_t*>(from + Aligned(piece.count * BytesOf(weights))),
                   values);

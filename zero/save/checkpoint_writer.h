@@ -48,6 +48,7 @@ class CheckpointWriter {
 
   // `slots`: memory of the host, kSlotBytes each; at least two; free when no file is written.
   static absl::StatusOr<std::unique_ptr<CheckpointWriter>> Create(const Context& context,
+                                                                  const StateTransfer& transfer,
                                                                   std::vector<char*> slots);
   // Gives up what is being written.
   ~CheckpointWriter();
@@ -85,7 +86,9 @@ class CheckpointWriter {
     int64_t bytes = 0;
   };
 
-  explicit CheckpointWriter(const Context& context);
+  CheckpointWriter(const Context& context, const StateTransfer& transfer);
+  // What was enqueued for offloaded state comes before the copies.
+  absl::Status AwaitOffload();
   // Makes slot_ the next one, empty; false when that took too long. Null if the thread has failed,
   // and nothing more is wanted.
   bool NextSlot(std::chrono::nanoseconds patience);
@@ -97,6 +100,7 @@ class CheckpointWriter {
   absl::Status WritePiece(const Slot& slot, const Piece& piece);
 
   const Context& context_;
+  const StateTransfer& transfer_;
   std::vector<Slot> slots_;
   std::vector<CheckpointTensor> tensors_;
   bool force_ = false;

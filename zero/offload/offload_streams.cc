@@ -1,0 +1,49 @@
+#include "zero/offload/offload_streams.h"
+
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "device/status.h"
+
+namespace zero {
+
+absl::StatusOr<OffloadStreams> OffloadStreams::Create(const Context& context,
+                                                      const OffloadStore& store) {
+  OffloadStreams streams;
+  Device* const device = context.device;
+  const int rank = context.rank();
+  const auto name = [rank](const char* what) { return absl::StrCat(what, "-", rank); };
+  ZERO_ASSIGN_OR_RETURN(streams.copy_out, device->CreateStream(name("copy-out")));
+  ZERO_ASSIGN_OR_RETURN(streams.copy_in, device->CreateStream(name("copy-in")));
+  ZERO_ASSIGN_OR_RETURN(streams.optimizer, device->CreateHostStream(name("optimizer")));
+  if (store.file() == nullptr) return streams;
+  const auto make = [&](const char* what) -> absl::StatusOr<std::unique_ptr<DiskLane>> {
+    ZERO_ASSIGN_OR_RETURN(std::unique_ptr<Stream> stream, device->CreateHostStream(name(what)));
+    DiskLane::Options options;
+    options.on_failure = [group = context.group, rank](const absl::Status& status) {
+      group->Abort(
+          absl::Status(status.code(), absl::StrCat("rank ", rank, ": ", status.message())));
+    };
+    return DiskLane::Create(std::move(stream), store.file(), std::move(options));
+  };
+  ZERO_ASSIGN_OR_RETURN(streams.disk_read, make("disk-read"));
+  ZERO_ASSIGN_OR_RETURN(streams.disk_write, make("disk-write"));
+  if (context.plan->config.offload.parameters == Place::kNvme) {
+    ZERO_ASSIGN_OR_RETURN(streams.disk_weights, make("disk-weights"));
+  }
+  return streams;
+}
+
+std::vector<const Stream*> OffloadStreams::all() const {
+  std::vector<const Stream*> streams;
+  // The disk's first: a failure there is the one that the others repeat.
+  for (const std::unique_ptr<DiskLane>* lane : {&disk_read, &disk_write, &disk_weights}) {
+    if (*lane != nullptr) streams.push_back(&(*lane)->stream());
+  }
+  for (const std::unique_ptr<Stream>* stream : {&copy_out, &copy_in, &optimizer}) {
+    if (*stream != nullptr) streams.push_back(stream->get());
+  }
+  return streams;
+}
+
+}  // namespace zero
