@@ -65,7 +65,7 @@ int64_t OffloadStore::ElementBytes(int unit, int segment, std::optional<Section>
 }
 
 std::vector<OffloadStore::Range> OffloadStore::Find(int unit, int s, std::optional<Section> section,
-                                                  int64_t first, int64_t n) const {
+                                                    int64_t first, int64_t n) const {
   const int64_t element = ElementBytes(unit, s, section);
   std::vector<Range> ranges;
   if (n <= 0) return ranges;
@@ -81,8 +81,9 @@ std::vector<OffloadStore::Range> OffloadStore::Find(int unit, int s, std::option
     const int64_t from = std::max(first, piece.first);
     const int64_t to = std::min(first + n, piece.first + piece.count);
     if (piece.segment != s || from >= to) continue;
-    const RecordLayout layout = MakeRecordLayout(
-        context_.plan->config, context_.unit(unit).segments[s], plan().moments, piece.count);
+    const RecordLayout layout =
+        MakeRecordLayout(context_.plan->config, context_.unit(unit).segments[s],
+                         context_.plan->moments, piece.count);
     const int64_t offset = layout.at(*section) + (from - piece.first) * element;
     Range range;
     char* const memory = record(piece);
