@@ -14,6 +14,7 @@
 #include "io/aligned_bytes.h"
 #include "io/disk_block.h"
 #include "io/disk_file.h"
+#include "io/disk_ring.h"
 
 namespace zero {
 
@@ -33,7 +34,7 @@ class DiskQueue {
   struct Options {
     int64_t block_bytes = int64_t{1} << 20;  // of one request; a multiple of kDiskAlignment
     int depth = 32;                          // requests of io_uring at once
-    int threads = 4;                         // requests at once where there is no io_uring
+    int threads = 4;                         // those at once where there is no io_uring
     bool io_uring = true;                    // false: threads on purpose
   };
   // kInvalidArgument: an option is out of its range. That the system has no io_uring is no error.
@@ -69,9 +70,11 @@ class DiskQueue {
   void RunOnThreads(const DiskFile& file, bool writes);
   absl::Status NeedBounce();
   void UseThreads(const std::string& why);
+  void SetNote(std::string note);
 
   const Options options_;
-  std::unique_ptr<ThreadPool> threads_;
+  std::unique_ptr<DiskRing> ring_;       // null: by threads
+  std::unique_ptr<ThreadPool> threads_;  // null: by the ring
   std::vector<DiskBlock> blocks_;
   AlignedBytes bounce_;  // made when it is needed
   mutable std::mutex mutex_;
