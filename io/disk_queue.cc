@@ -150,6 +150,7 @@ absl::Status DiskQueue::Copied(const DiskFile& file, bool writes, DiskRange rang
   const int64_t end = range.offset + range.bytes;
   while (range.offset < end) {
     range.bytes = std::min(end - range.offset, kBounceBlocks * options_.block_bytes);
+    copied_bytes_.fetch_add(range.bytes, std::memory_order_relaxed);
     const auto bytes = static_cast<size_t>(range.bytes);
     if (writes) std::memcpy(bounce_.get(), range.memory, bytes);
     Cut({range.offset, bounce_.get(), range.bytes});
@@ -166,6 +167,7 @@ absl::Status DiskQueue::Border(const DiskFile& file, bool writes, const DiskRang
   const int64_t sector = file.offset_alignment();
   const int64_t begin = range.offset / sector * sector;
   const DiskRange whole = {begin, bounce_.get(), sector};
+  copied_bytes_.fetch_add(range.bytes, std::memory_order_relaxed);
   char* const part = bounce_.get() + (range.offset - begin);
   Cut(whole);
   ZERO_RETURN_IF_ERROR(Run(file, /*writes=*/false));

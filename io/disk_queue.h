@@ -1,6 +1,7 @@
 // Reads and writes of files in many requests at once.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <memory>
 #include <mutex>
@@ -52,6 +53,9 @@ class DiskQueue {
   absl::Status Read(const DiskFile& file, int64_t offset, void* to, int64_t bytes);
   absl::Status Write(const DiskFile& file, int64_t offset, const void* from, int64_t bytes);
 
+  // Bytes that were copied because offset, length or address was not aligned. From any thread.
+  int64_t copied_bytes() const { return copied_bytes_.load(std::memory_order_relaxed); }
+
   // How it transfers, and why not by io_uring if it does not: for whoever runs the program. From
   // any thread.
   std::string note() const;
@@ -77,6 +81,7 @@ class DiskQueue {
   std::unique_ptr<ThreadPool> threads_;  // null: by the ring
   std::vector<DiskBlock> blocks_;
   AlignedBytes bounce_;  // made when it is needed
+  std::atomic<int64_t> copied_bytes_{0};
   mutable std::mutex mutex_;
   std::string note_;  // guarded by it
 };

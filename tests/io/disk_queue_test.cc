@@ -183,6 +183,28 @@ TEST_CASE("DiskQueue: aligned transfers go between file and the caller's memory 
   }
 }
 
+TEST_CASE("DiskQueue: only what is not aligned is copied") {
+  for (const Way& way : Ways()) {
+    TemporaryFolder folder(way.folder);
+    FaultyTransfers files;
+    files.refuses_direct = way.refuses_direct;
+    const std::unique_ptr<DiskQueue> queue = NewQueue(way, 8192);
+    const DiskFile file = NewFile(folder, 100000);
+    const Bytes bytes(100000, 1, 0);
+    CAPTURE(way.name, file.note());
+    REQUIRE_OK(queue->Write(file, 0, bytes.data(), 98304));
+    REQUIRE_OK(queue->Read(file, 4096, bytes.data() + 8192, 40960));
+    CHECK(queue->copied_bytes() == 0);
+    REQUIRE_OK(queue->Read(file, 0, bytes.data(), 8195));
+    CHECK(queue->copied_bytes() == (file.direct() ? 3 : 0));
+    REQUIRE_OK(queue->Write(file, 4095, bytes.data() + 4095, 4098));
+    CHECK(queue->copied_bytes() == (file.direct() ? 3 + 2 : 0));
+    REQUIRE_OK(queue->Write(file, 0, bytes.data() + 1, 20480));
+    CHECK(queue->copied_bytes() ==
+          (file.memory_alignment() > 1 ? 3 + 2 + 20480 : 5 * file.direct()));
+  }
+}
+
 TEST_CASE("DiskQueue: interrupted and short transfers go on to the last byte") {
   for (const Way& way : Ways()) {
     for (const int64_t misfit : {0, 4}) {
