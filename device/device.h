@@ -33,7 +33,7 @@ class Device {
   // the host, in order, over memory of the host (AllocateHost). Events of this device are recorded
   // on it, and streams of both kinds wait for one another; but where the device is not the host, a
   // stream of the device that waits for one of the host goes on after a failure there as after a
-  // success. Its device() is one of kind kHost.
+  // success. Its device() is one of kind kHost. kUnimplemented where a GPU's driver is too old.
   virtual absl::StatusOr<std::unique_ptr<Stream>> CreateHostStream(const std::string& name) = 0;
   virtual absl::StatusOr<std::unique_ptr<Event>> CreateEvent() = 0;
 
