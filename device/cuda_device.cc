@@ -44,13 +44,14 @@ class CudartDevice : public CudaDevice {
   absl::Status Copy(const Stream& stream, void* to, const void* from, int64_t bytes) override;
   absl::Status Fill(const Stream& stream, void* to, uint8_t value, int64_t bytes) override;
   absl::Status pinning_refusal() const override { return memory_.pinning_refusal(); }
+  std::vector<std::string> notes() const override;
   int64_t dropped_errors() const override { return context_.dropped_errors(); }
 
  protected:
   absl::StatusOr<void*> AllocateBytes(int64_t bytes) override { return memory_.Allocate(bytes); }
   void Free(void* data, int64_t bytes) override { memory_.Free(data, bytes); }
-  absl::StatusOr<void*> AllocateHostBytes(int64_t bytes) override {
-    return memory_.AllocateHost(bytes);
+  absl::StatusOr<void*> AllocateHostBytes(int64_t bytes, HostMemory memory) override {
+    return memory_.AllocateHost(bytes, memory);
   }
   void FreeHost(void* data, int64_t bytes) override { memory_.FreeHost(data, bytes); }
 
@@ -65,6 +66,15 @@ class CudartDevice : public CudaDevice {
 absl::Status CheckSize(const char* operation, int64_t bytes) {
   if (bytes >= 0) return absl::OkStatus();
   return absl::InvalidArgumentError(absl::StrCat(operation, " of ", bytes, " bytes"));
+}
+
+std::vector<std::string> CudartDevice::notes() const {
+  const absl::Status refusal = pinning_refusal();
+  if (refusal.ok()) return {};
+  return {absl::StrCat("GPU ", id(),
+                       ": memory of the host is not pinned, so that copies are slower and hold up "
+                       "the thread that enqueues them: ",
+                       refusal.message())};
 }
 
 bool OfHost(const Stream& stream) { return stream.device().kind() == DeviceKind::kHost; }
