@@ -7,6 +7,7 @@
 #include <atomic>
 #include <cerrno>
 #include <chrono>
+#include <cstring>
 #include <memory>
 #include <thread>
 
@@ -36,9 +37,10 @@ class Mover {
     auto mover = std::unique_ptr<Mover>(new Mover);
     mover->memory_ = AllocateAligned(kDepth * kRequest);
     if (mover->memory_ == nullptr) return absl::ResourceExhaustedError("no memory for requests");
-    for (int64_t i = 0; i < kDepth * kRequest; ++i) {
-      mover->memory_.get()[i] = static_cast<char>(i * 31 >> 3);
-    }
+    // Not all the same: some disks have a short way for that.
+    char* const bytes = mover->memory_.get();
+    for (int64_t i = 0; i < kRequest; ++i) bytes[i] = static_cast<char>(i * 31 >> 3);
+    for (int i = 1; i < kDepth; ++i) std::memcpy(bytes + i * kRequest, bytes, kRequest);
     const int result = io_uring_queue_init(kDepth, &mover->ring_, 0);
     if (result < 0)
       return absl::UnimplementedError(PosixError("io_uring", "no ring", -result).message());
