@@ -27,6 +27,7 @@
 #include "device/device.h"
 #include "zero/config.h"
 #include "zero/model.h"
+#include "zero/offload/offload_report.h"
 #include "zero/pending.h"
 #include "zero/plan.h"
 #include "zero/save/checkpoint.h"
@@ -214,6 +215,9 @@ class ShardedOptimizer {
   // What is used: {"memory": {category: {"current", "peak"}}, "wire": {name: {"calls", "bytes"}},
   // "host_waits", "reduction": which kind and why}. Any thread.
   virtual std::string accounting_json() const = 0;
+  // Where the time of offloaded steps went and what they moved; zeros where nothing is offloaded.
+  // From any thread.
+  virtual OffloadReport offload_report() const = 0;
 };
 
 }  // namespace zero

@@ -15,6 +15,9 @@
 
 namespace zero {
 
+// What states and slots are allocated as.
+HostMemory HostMemoryOf(const Offload& offload);
+
 class OffloadStore {
  public:
   // Allocates and zeroes what the plan says. kResourceExhausted; errors of the disk, with its path.
