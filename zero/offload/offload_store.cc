@@ -65,7 +65,7 @@ int64_t OffloadStore::ElementBytes(int unit, int segment, std::optional<Section>
 }
 
 std::vector<OffloadStore::Range> OffloadStore::Find(int unit, int s, std::optional<Section> section,
-                                                  int64_t first, int64_t n) const {
+                                                    int64_t first, int64_t n) const {
   const int64_t element = ElementBytes(unit, s, section);
   std::vector<Range> ranges;
   if (n <= 0) return ranges;

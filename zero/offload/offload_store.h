@@ -50,7 +50,7 @@ class OffloadStore {
   const OffloadPlan& plan() const { return context_.plan->offload; }
   int64_t ElementBytes(int unit, int segment, std::optional<Section> section) const;
   std::vector<Range> Find(int unit, int segment, std::optional<Section> section, int64_t first,
-                        int64_t n) const;
+                          int64_t n) const;
 
   const Context& context_;
   Buffer records_;
