@@ -82,6 +82,7 @@ void PlanBlocks(Plan& plan) {
   const Config& config = plan.config;
   const bool sliced_states = config.stage >= 1;
   const int moments = MomentsOf(config);
+  plan.moments = moments;
   plan.offload = MakeOffloadPlan(config, plan.layout, plan.reduction, moments);
   // Of n elements of a slice, those that stay on the device.
   const auto kept = [&](const Segment& segment, int64_t n) {
