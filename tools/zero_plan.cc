@@ -111,6 +111,7 @@ absl::StatusOr<Column> PlanStage(const Options& options, const llama::LlamaConfi
                                  Config config, int stage) {
   ZERO_ASSIGN_OR_RETURN(const DType dtype, ParseDType(options.dtype));
   config.stage = stage;
+  config.offload = OffloadOfStage(config.offload, stage);
   config.groups.assign(2, {});  // those that DescribeModel names
   ZERO_ASSIGN_OR_RETURN(const Plan plan, MakePlan(config, llama::DescribeModel(model, dtype),
                                                   static_cast<int>(options.ranks)));
@@ -124,7 +125,7 @@ absl::StatusOr<Column> PlanStage(const Options& options, const llama::LlamaConfi
   column.memory[static_cast<size_t>(MemoryCategory::kActivations)] +=
       llama::LlamaModel::ActivationBytes(model, activations);
   for (int64_t bytes : column.memory) column.on_device += bytes;
-  column.on_device -= plan.bytes_of(MemoryCategory::kHostStaging);
+  column.on_device -= plan.total_bytes() - plan.device_bytes();
   column.wire = plan.step_wire(options.accumulation);
   return column;
 }

@@ -422,8 +422,13 @@ std::string OptimizerCore::accounting_json() const {
                     ", \"bytes\": ", traffic.bytes, "}");
     separator = ", ";
   }
-  absl::StrAppend(&json, "}, \"host_waits\": ", context_.device->host_waits(),
-                  ", \"reduction\": \"", reduction_->reduction_choice(), "\"}");
+  const DiskTraffic disk = offload_streams_.disk_traffic();
+  absl::StrAppend(&json, "}, \"link\": {\"to_device\": ", context_.device->bytes_to_device(),
+                  ", \"from_device\": ", context_.device->bytes_from_device(),
+                  "}, \"disk\": {\"read\": ", disk.bytes_read,
+                  ", \"written\": ", disk.bytes_written, "}");
+  absl::StrAppend(&json, ", \"host_waits\": ", context_.device->host_waits(), ", \"reduction\": \"",
+                  reduction_->reduction_choice(), "\"}");
   return json;
 }
 

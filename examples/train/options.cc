@@ -230,6 +230,7 @@ Config OptimizerConfig(const Options& options) {
   Config config;
   if (options.file.has_value()) config = options.file->config;
   config.stage = static_cast<int>(options.stage);
+  config.offload = OffloadOfStage(config.offload, config.stage);
   config.optimizer = OptimizerOf(options.optimizer);
   if (!config.schedule) config.schedule = ScheduleOf(options).value_or(Schedule());
   config.beta1 = options.beta1;

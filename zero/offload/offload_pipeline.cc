@@ -92,10 +92,6 @@ RecordLayout OffloadPipeline::LayoutOf(int unit, const OffloadPiece& piece) cons
   return MakeRecordLayout(config(), segment(unit, piece), context_.plan->moments, piece.count);
 }
 
-bool OffloadPipeline::ReadsWeight(const Segment& where) const {
-  return where.dtype == DType::kF32 || config().master != MasterKind::kF32;
-}
-
 absl::Status OffloadPipeline::StoreGradients(int unit, Handover& source,
                                              absl::Span<char* const> slices) {
   const Stream& copy_out = *streams_->copy_out;
@@ -223,7 +219,7 @@ absl::Status OffloadPipeline::FetchPiece(int unit, const OffloadPiece& piece, We
   const Segment& where = segment(unit, piece);
   const int64_t bytes = piece.count * SizeOf(where.dtype);
   char* const weight = slot.memory + plan().slot_weights;
-  const bool reads_weight = ReadsWeight(where);
+  const bool reads_weight = UpdateReadsWeight(config(), where);
   const bool weight_on_disk = reads_weight && weights_place() == Place::kNvme;
   if (on_disk() || weight_on_disk) {
     ZERO_RETURN_IF_ERROR(slot.order.Write(streams_->disk_read->stream(), [&]() -> absl::Status {
@@ -268,7 +264,9 @@ absl::Status OffloadPipeline::ComputePiece(int unit, const OffloadPiece& piece, 
     return EnqueueUpdate(optimizer, context_, unit, piece.segment, piece.first, piece.count,
                          memory);
   }));
-  if (ReadsWeight(where) || weights_place() == Place::kHost) return absl::OkStatus();
+  if (UpdateReadsWeight(config(), where) || weights_place() == Place::kHost) {
+    return absl::OkStatus();
+  }
   const bool away =
       where.dtype == DType::kBF16 && config().weight_rounding == WeightRounding::kNearestAway;
   return EnqueueUnchanged(optimizer, memory.scalars, static_cast<const float*>(memory.master),

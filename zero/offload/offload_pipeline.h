@@ -87,8 +87,6 @@ class OffloadPipeline {
   RecordLayout LayoutOf(int unit, const OffloadPiece& piece) const;
   bool on_disk() const { return config().offload.optimizer == Place::kNvme; }
   Place weights_place() const { return config().offload.parameters; }
-  // The update reads the weight, which is, or is part of, the master.
-  bool ReadsWeight(const Segment& segment) const;
 
   absl::Status UpdatePiece(int unit, const OffloadPiece& piece, WeightStore& weights);
   // Fills `slot` with what the update of a piece reads.

@@ -34,6 +34,18 @@ absl::StatusOr<OffloadStreams> OffloadStreams::Create(const Context& context,
   return streams;
 }
 
+DiskTraffic OffloadStreams::disk_traffic() const {
+  DiskTraffic all;
+  for (const std::unique_ptr<DiskLane>* lane : {&disk_read, &disk_write, &disk_weights}) {
+    if (*lane == nullptr) continue;
+    const DiskTraffic traffic = (*lane)->traffic();
+    all.bytes_read += traffic.bytes_read;
+    all.bytes_written += traffic.bytes_written;
+    all.busy_seconds += traffic.busy_seconds;
+  }
+  return all;
+}
+
 std::vector<const Stream*> OffloadStreams::all() const {
   std::vector<const Stream*> streams;
   // The disk's first: a failure there is the one that the others repeat.
