@@ -1,0 +1,72 @@
+#include "io/folder_lock.h"
+
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <filesystem>
+
+#include "absl/strings/str_cat.h"
+#include "tests/catch.h"
+#include "tests/io/temporary_folder.h"
+
+namespace zero {
+namespace {
+
+// A process that holds the lock until it is killed.
+pid_t StartHolder(const std::string& folder) {
+  int ready[2];
+  REQUIRE(pipe(ready) == 0);
+  const pid_t child = fork();
+  if (child == 0) {
+    const auto lock = FolderLock::Take(folder);
+    const char held = lock.ok() && lock->held() ? 'y' : 'n';
+    (void)!write(ready[1], &held, 1);
+    while (true) pause();
+  }
+  char held = 0;
+  REQUIRE(read(ready[0], &held, 1) == 1);
+  close(ready[0]);
+  close(ready[1]);
+  REQUIRE(held == 'y');
+  return child;
+}
+
+TEST_CASE("FolderLock: a folder that another process works in is refused and it is named") {
+  TemporaryFolder folder;
+  const pid_t child = StartHolder(folder.path());
+  const absl::Status refused = FolderLock::Take(folder.path()).status();
+  CHECK(refused.code() == absl::StatusCode::kFailedPrecondition);
+  CHECK_THAT(std::string(refused.message()),
+             ContainsSubstring(
+                 absl::StrCat("'", folder.path(), "' is in use by process ", child, " on ")));
+  kill(child, SIGKILL);
+  REQUIRE(waitpid(child, nullptr, 0) == child);
+  // What it has left is in nobody's way.
+  CHECK(folder.Names() == std::vector<std::string>{".zero-lock"});
+  {
+    const auto lock = FolderLock::Take(folder.path());
+    REQUIRE_OK(lock.status());
+    CHECK(lock->held());
+    CHECK_THAT(ReadFile(lock->path()), ContainsSubstring(absl::StrCat("process ", getpid(), " ")));
+  }
+  CHECK(folder.Names().empty());
+}
+
+TEST_CASE("FolderLock: the lock goes with the object that was moved to") {
+  TemporaryFolder folder;
+  FolderLock kept;
+  {
+    auto lock = FolderLock::Take(folder.path());
+    REQUIRE_OK(lock.status());
+    kept = *std::move(lock);
+  }
+  CHECK(kept.held());
+  CHECK(FolderLock::Take(folder.path()).status().code() == absl::StatusCode::kFailedPrecondition);
+  kept = FolderLock();
+  CHECK_OK(FolderLock::Take(folder.path()).status());
+  CHECK(FolderLock::Take(folder.File("absent")).status().code() == absl::StatusCode::kNotFound);
+}
+
+}  // namespace
+}  // namespace zero
