@@ -1,10 +1,5 @@
 #include "examples/train/resume.h"
 
-#include <unistd.h>
-
-#include <cerrno>
-#include <cstring>
-#include <filesystem>
 #include <map>
 
 #include "absl/strings/match.h"
@@ -21,8 +16,6 @@
 
 namespace zero::train {
 namespace {
-
-namespace fs = std::filesystem;
 
 constexpr const char* kPosition = "data_position";
 constexpr const char* kModel = "model";
@@ -63,28 +56,6 @@ std::string ModelDifference(const llama::LlamaConfig& saved, const llama::LlamaC
   return absl::StrJoin(found, ", ");
 }
 
-// The nearest folder that there is, from `path` upwards.
-fs::path Existing(const fs::path& path) {
-  std::error_code error;
-  fs::path at = fs::absolute(path, error).lexically_normal();
-  while (!fs::exists(fs::symlink_status(at, error)) && at != at.parent_path()) {
-    at = at.parent_path();
-  }
-  return at;
-}
-
-absl::Status CheckFolder(const std::string& path) {
-  const fs::path at = Existing(path);
-  std::error_code error;
-  if (!fs::is_directory(at, error)) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("'", path, "' cannot be a folder: '", at.string(), "' is none"));
-  }
-  if (access(at.c_str(), W_OK | X_OK) == 0) return absl::OkStatus();
-  return absl::InvalidArgumentError(
-      absl::StrCat("'", path, "' cannot be written to: ", at.string(), ": ", std::strerror(errno)));
-}
-
 // Whether something in the folder wants to be a checkpoint.
 bool HoldsCheckpoints(const std::string& folder) {
   const absl::StatusOr<std::vector<std::string>> names = ListFolder(folder);
@@ -115,6 +86,7 @@ absl::StatusOr<ResumePoint> Find(const Options& options) {
   ZERO_ASSIGN_OR_RETURN(const FoundCheckpoint found, LatestCheckpoint(folder));
   point.path = found.path;
   point.step = found.step;
+  point.folder = folder;
   for (const std::string& why : found.passed_over) {
     point.notes.push_back(absl::StrCat("passed over, not complete: ", why));
   }
@@ -214,12 +186,23 @@ absl::StatusOr<RunState> ReadRunState(const std::string& path, int64_t step,
       absl::StrCat(path, ": is of another run: ", absl::StrJoin(problems, "; ")));
 }
 
+std::string CheckpointBefore(const std::string& path, const std::string& folder) {
+  if (folder.empty()) return "";
+  const absl::StatusOr<CheckpointManifest> manifest = ReadManifest(path);
+  const absl::StatusOr<std::vector<FoundCheckpoint>> found = FindCheckpoints(folder);
+  std::string before;
+  if (!manifest.ok() || !found.ok()) return before;
+  for (const FoundCheckpoint& checkpoint : *found) {
+    if (checkpoint.step < manifest->step) before = checkpoint.path;
+  }
+  return before;
+}
+
 absl::StatusOr<ResumePoint> PrepareCheckpoints(const Options& options,
                                                const llama::LlamaConfig& model,
                                                const llama::TokenDataset& data) {
   if (!options.checkpoint_dir.empty()) {
-    absl::Status status = CheckFolder(options.checkpoint_dir);
-    if (status.ok()) status = CleanCheckpoints(options.checkpoint_dir);
+    const absl::Status status = CleanCheckpoints(options.checkpoint_dir);
     if (!status.ok()) return Prefixed("--checkpoint_dir", status);
   }
   absl::StatusOr<ResumePoint> point = ResumePoint();

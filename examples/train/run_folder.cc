@@ -1,4 +1,4 @@
-#include "examples/train/output_folder.h"
+#include "examples/train/run_folder.h"
 
 #include <unistd.h>
 
@@ -13,29 +13,43 @@ namespace {
 
 namespace fs = std::filesystem;
 
-absl::Status Wrong(const std::string& path, const std::string& why) {
-  return absl::InvalidArgumentError(absl::StrCat("--output: '", path, "' ", why));
-}
-
-// A name that no other process uses.
-std::string TemporaryName(const std::string& path) {
-  const fs::path target(path);
-  return (target.parent_path() /
-          absl::StrCat(".", target.filename().string(), ".", getpid(), ".tmp"))
-      .string();
-}
-
 }  // namespace
 
-absl::StatusOr<OutputFolder> OutputFolder::Prepare(const std::string& path) {
-  OutputFolder folder(path);
+absl::Status RunFolder::Wrong(const std::string& why) const {
+  return absl::InvalidArgumentError(absl::StrCat(flag_, ": '", path_, "' ", why));
+}
+
+absl::StatusOr<RunFolder> RunFolder::Prepare(const std::string& flag, const std::string& path,
+                                             const RunFolder* other) {
+  RunFolder folder;
+  folder.flag_ = flag;
+  folder.path_ = path;
   if (path.empty()) return folder;
   ZERO_RETURN_IF_ERROR(folder.MakeFolders());
   ZERO_RETURN_IF_ERROR(folder.TryToWrite());
+  std::error_code error;
+  if (other != nullptr && fs::equivalent(path, other->path_, error)) return folder;
+  absl::StatusOr<FolderLock> lock = FolderLock::Take(path);
+  if (!lock.ok()) {
+    return absl::Status(lock.status().code(),
+                        absl::StrCat(flag, ": ", std::string(lock.status().message())));
+  }
+  folder.open_to_others_ = !lock->held();
+  folder.lock_ = *std::move(lock);
   return folder;
 }
 
-OutputFolder::~OutputFolder() {
+RunFolder& RunFolder::operator=(RunFolder&& other) noexcept {
+  std::swap(flag_, other.flag_);
+  std::swap(path_, other.path_);
+  std::swap(made_, other.made_);
+  std::swap(lock_, other.lock_);
+  std::swap(open_to_others_, other.open_to_others_);
+  return *this;
+}
+
+RunFolder::~RunFolder() {
+  lock_ = FolderLock();
   std::error_code ignored;
   while (!made_.empty()) {
     fs::remove(made_.back(), ignored);  // fails where there is something in it
@@ -43,13 +57,14 @@ OutputFolder::~OutputFolder() {
   }
 }
 
-std::vector<std::string> OutputFolder::made() const {
+std::vector<std::string> RunFolder::traces() const {
   std::vector<std::string> paths;
-  for (const fs::path& path : made_) paths.insert(paths.begin(), path.string());
+  if (lock_.held()) paths.push_back(lock_.path());
+  for (auto at = made_.rbegin(); at != made_.rend(); ++at) paths.push_back(at->string());
   return paths;
 }
 
-absl::Status OutputFolder::MakeFolders() {
+absl::Status RunFolder::MakeFolders() {
   std::vector<fs::path> missing;
   std::error_code error;
   fs::path at = fs::absolute(path_).lexically_normal();
@@ -59,31 +74,26 @@ absl::Status OutputFolder::MakeFolders() {
     at = at.parent_path();
   }
   if (!fs::is_directory(at, error)) {
-    return Wrong(path_, absl::StrCat("cannot be a folder: '", at.string(), "' is none"));
+    return Wrong(absl::StrCat("cannot be a folder: '", at.string(), "' is none"));
   }
   for (; !missing.empty(); missing.pop_back()) {
-    if (!fs::create_directory(missing.back(), error) && error) {
-      return Wrong(
-          path_, absl::StrCat("cannot be made: ", missing.back().string(), ": ", error.message()));
+    const fs::path& folder = missing.back();
+    if (!fs::create_directory(folder, error) && error) {
+      return Wrong(absl::StrCat("cannot be made: ", folder.string(), ": ", error.message()));
     }
-    made_.push_back(missing.back());
+    made_.push_back(folder);
+    ZERO_RETURN_IF_ERROR(SyncFolder(folder.parent_path().string()));
   }
   return absl::OkStatus();
 }
 
-absl::Status OutputFolder::TryToWrite() const {
-  for (const char* name : {"model.safetensors", "config.json"}) {
-    std::error_code error;
-    if (fs::is_directory(fs::path(path_) / name, error)) {
-      return Wrong(path_, absl::StrCat("cannot be written to: its ", name, " is a folder"));
-    }
-  }
-  const std::string probe = TemporaryName((fs::path(path_) / "probe").string());
+absl::Status RunFolder::TryToWrite() const {
+  const std::string probe = (fs::path(path_) / absl::StrCat(".probe.", getpid(), ".tmp")).string();
   const absl::StatusOr<PosixFile> file = PosixFile::CreateNew(probe);
   std::error_code ignored;
   if (file.ok()) fs::remove(probe, ignored);
   if (file.ok() || absl::IsAlreadyExists(file.status())) return absl::OkStatus();
-  return Wrong(path_, absl::StrCat("cannot be written to: ", file.status().message()));
+  return Wrong(absl::StrCat("cannot be written to: ", std::string(file.status().message())));
 }
 
 }  // namespace zero::train

@@ -1,4 +1,4 @@
-// The folder that a trained model goes to.
+// A folder that a run writes to.
 #pragma once
 
 #include <filesystem>
@@ -7,31 +7,40 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "io/folder_lock.h"
 
 namespace zero::train {
 
-// Makes sure before a long run that files can be written to a folder, and leaves no trace if none
-// is: folders that it made are removed again while they are empty.
-class OutputFolder {
+// Makes sure before a long run that files can be written to a folder, that no other run writes
+// there while this lives, and leaves no trace if nothing is written: folders that it made are
+// removed again while they are empty. Move-only.
+class RunFolder {
  public:
-  // Makes the folder and those above it where they are missing and tries to write there. An empty
-  // path: no output is wanted. kInvalidArgument names the path and what is wrong with it.
-  static absl::StatusOr<OutputFolder> Prepare(const std::string& path);
-  OutputFolder(OutputFolder&&) = default;
-  OutputFolder& operator=(OutputFolder&&) = default;
-  ~OutputFolder();
+  // Makes the folder and those above it where they are missing, on the disk, and tries to write
+  // there. An empty path: none is wanted. `other`, unless null, may be the same folder, which it
+  // holds already. kInvalidArgument, kFailedPrecondition name the flag, the path and what is wrong.
+  static absl::StatusOr<RunFolder> Prepare(const std::string& flag, const std::string& path,
+                                           const RunFolder* other = nullptr);
+  RunFolder() = default;
+  RunFolder(RunFolder&&) = default;
+  RunFolder& operator=(RunFolder&& other) noexcept;
+  ~RunFolder();
 
   const std::string& path() const { return path_; }
-  // The folders that were made, innermost first.
-  std::vector<std::string> made() const;
+  // Nothing keeps other runs out: the file system has no locks.
+  bool open_to_others() const { return open_to_others_; }
+  // What goes with it: a file, then the folders that were made, innermost first.
+  std::vector<std::string> traces() const;
 
  private:
-  explicit OutputFolder(std::string path) : path_(std::move(path)) {}
+  absl::Status Wrong(const std::string& why) const;
   absl::Status MakeFolders();
   absl::Status TryToWrite() const;
 
-  std::string path_;
+  std::string flag_, path_;
   std::vector<std::filesystem::path> made_;  // innermost last
+  FolderLock lock_;
+  bool open_to_others_ = false;
 };
 
 }  // namespace zero::train
