@@ -56,6 +56,7 @@ void PrintConfiguration(const Options& options, const llama::LlamaConfig& model,
                     ? absl::StrCat("random, of --seed ", options.seed)
                     : absl::StrCat(weights->files().path(), ": ", weights->Summary()))
             << '\n';
+  for (const std::string& note : model.notes) std::cout << "note        " << note << '\n';
   if (weights != nullptr) {
     for (const std::string& note : weights->files().notes()) {
       std::cout << "note        " << note << '\n';
