@@ -216,7 +216,7 @@ TEST_CASE("Weight cases: each folder is sound or is refused as it should be", "[
     return;
   }
   const std::map<std::string, std::string> notes = {
-      {"bad_both_single_and_index", "model.safetensors is passed over"},
+      {"bad_both_single_and_index", "model.safetensors.index.json and what it names are passed"},
       {"bad_total_size", "9999 bytes, but they have 20"}};
   size_t noted = 0;
   for (const auto& entry : fs::directory_iterator(folder)) {
