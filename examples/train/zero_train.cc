@@ -315,9 +315,12 @@ int Main(const std::vector<std::string>& arguments) {
   }
   // Before this process meets the others.
   const auto fail = [&](const absl::Status& status, int exit_status) {
-    const int result = support::Fail(kProgram, status, exit_status);
+    // What is wrong with the flags is so on every rank, and rank 0 says it; of one alone it learns.
+    const bool speaks =
+        !launch->has_value() || (*launch)->rank == 0 || exit_status != support::kExitUsage;
+    if (speaks) (void)support::Fail(kProgram, status, exit_status);
     if (launch->has_value()) Decline(**launch, status);
-    return result;
+    return exit_status;
   };
   support::FlagTable flags;
   AddFlags(flags, options);
@@ -344,7 +347,9 @@ int Main(const std::vector<std::string>& arguments) {
     if (!model.ok()) return fail(model.status(), support::kExitFailure);
     const absl::Status read = ReadConfigFile(flags, *model, *launch, options);
     if (!read.ok()) {
-      const int result = support::FailLines(kProgram, read, support::kExitFailure);
+      const bool speaks = !launch->has_value() || (*launch)->rank == 0;
+      const int result = support::kExitFailure;
+      if (speaks) (void)support::FailLines(kProgram, read, result);
       if (launch->has_value()) Decline(**launch, absl::InvalidArgumentError("--config is refused"));
       return result;
     }
