@@ -11,6 +11,7 @@
 #include "device/status.h"
 #include "examples/train/checkpoint_options.h"
 #include "io/folder.h"
+#include "io/problems.h"
 #include "zero/save/checkpoint_folder.h"
 #include "zero/save/checkpoint_manifest.h"
 
@@ -75,6 +76,7 @@ absl::StatusOr<ResumePoint> Find(const Options& options) {
     point.notes = {absl::StrCat("no checkpoint in ", folder, " yet: the run begins anew")};
     return point;
   }
+  ZERO_RETURN_IF_ERROR(RequireFolder(folder, "a checkpoint, or a folder that holds some"));
   const absl::StatusOr<CheckpointManifest> one = ReadManifest(folder);
   if (one.ok()) {
     point.path = folder;
@@ -149,7 +151,8 @@ absl::StatusOr<RunState> ReadRunState(const std::string& path, int64_t step,
   RunState state;
   // Weights that were made into a checkpoint: nothing has been taken from any data.
   if (step == 0 && attributes.empty()) return state;
-  std::vector<std::string> missing, problems;
+  std::vector<std::string> missing;
+  Problems problems;
   for (const auto& [key, now] : RunAttributes(options, model, data, 0)) {
     const auto found = attributes.find(key);
     if (found == attributes.end()) {
@@ -159,20 +162,20 @@ absl::StatusOr<RunState> ReadRunState(const std::string& path, int64_t step,
     const std::string& saved = found->second;
     if (key == kPosition) {
       if (!absl::SimpleAtoi(saved, &state.position) || state.position < 0) {
-        problems.push_back(absl::StrCat(key, " is '", saved, "', which is no number of samples"));
+        problems.Add(absl::StrCat(key, " is '", saved, "', which is no number of samples"));
       }
     } else if (key == kModel) {
       const absl::StatusOr<llama::LlamaConfig> config = llama::ParseConfig(saved, key);
       const std::string difference =
           config.ok() ? ModelDifference(*config, model) : std::string(config.status().message());
-      if (!difference.empty()) problems.push_back(difference);
+      if (!difference.empty()) problems.Add(difference);
     } else if (saved == now) {
       continue;
     } else if (key == kSamples) {
       state.notes.push_back(absl::StrCat("a step took ", saved, " samples before, and takes ", now,
                                          " now; the data go on where they were"));
     } else {
-      problems.push_back(absl::StrCat(key, " is ", saved, " in the checkpoint, ", now, " now"));
+      problems.Add(absl::StrCat(key, " is ", saved, " in the checkpoint, ", now, " now"));
     }
   }
   if (!missing.empty()) {
@@ -182,8 +185,7 @@ absl::StatusOr<RunState> ReadRunState(const std::string& path, int64_t step,
                      " without which the run would not go on as it was"));
   }
   if (problems.empty()) return state;
-  return absl::InvalidArgumentError(
-      absl::StrCat(path, ": is of another run: ", absl::StrJoin(problems, "; ")));
+  return absl::InvalidArgumentError(absl::StrCat(path, ": is of another run: ", problems.text()));
 }
 
 std::string CheckpointBefore(const std::string& path, const std::string& folder) {
