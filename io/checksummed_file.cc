@@ -205,7 +205,7 @@ absl::Status ChecksummedReader::ReadAt(int64_t offset, absl::Span<char> out) {
       // The disk works while this block is checked and used.
       const int64_t next = block + 1;
       const bool in_order = block == last_block_ + 1 || end > until;
-      if (in_order && next < Blocks(file_->size())) {
+      if (in_order && next < Blocks(file_->size()) && next != kept_block_) {
         const bool next_whole = end >= next * kChecksumBlock + BytesOfBlock(next);
         ReadAhead(next, next_whole ? piece.data() + piece.size() : nullptr);
       }

@@ -42,7 +42,8 @@ std::vector<uint32_t> Write(const std::string& path, const std::string& bytes) {
   return *checksums;
 }
 
-TEST_CASE("ChecksummedFile: each block has its own checksum and the last may be short") {
+TEST_CASE("ChecksummedFile: each block has its own checksum and the last may be short",
+          "[thread]") {
   TemporaryFolder folder;
   for (int64_t size : {int64_t{0}, int64_t{1}, kBlock - 1, kBlock, kBlock + 1, 3 * kBlock + 5}) {
     CAPTURE(size);
@@ -120,7 +121,7 @@ TEST_CASE("ChecksummedFile: whole blocks go past the cache and the rest does not
   CHECK(ReadFile(folder.File("f")) == bytes);
 }
 
-TEST_CASE("ChecksummedFile: any range reads back, over borders of blocks too") {
+TEST_CASE("ChecksummedFile: any range reads back, over borders of blocks too", "[thread]") {
   TemporaryFolder folder;
   const std::string bytes = RandomBytes(3 * kBlock + 1000);
   const auto checksums = Write(folder.File("f"), bytes);
@@ -154,7 +155,8 @@ TEST_CASE("ChecksummedFile: any range reads back, over borders of blocks too") {
   }
 }
 
-TEST_CASE("ChecksummedFile: reads that touch a damaged block are refused and others are not") {
+TEST_CASE("ChecksummedFile: reads that touch a damaged block are refused and others are not",
+          "[thread]") {
   TemporaryFolder folder;
   const std::string path = folder.File("f");
   std::string bytes = RandomBytes(3 * kBlock + 9);
