@@ -359,7 +359,7 @@ WireBytes Plan::step_wire(int64_t micro_batches) const {
 }
 
 OffloadTraffic Plan::step_offload(int64_t micro_batches) const {
-  OffloadTraffic traffic = UpdateTraffic(config, layout, offload, micro_batches);
+  OffloadTraffic traffic = UpdateTraffic(config, layout, offload, moments, micro_batches);
   traffic += first_pass_loaded;
   for (int64_t pass = 1; pass < micro_batches; ++pass) traffic += later_pass_loaded;
   return traffic;
