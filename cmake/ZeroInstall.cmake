@@ -51,6 +51,18 @@ it (Debian: libgloo-dev) or set CMAKE_PREFIX_PATH; or build zero without it, wit
   add_library(gloo UNKNOWN IMPORTED)
   set_target_properties(gloo PROPERTIES IMPORTED_LOCATION ${zero_GLOO_LIBRARY})
 endif()
+if(@ZERO_HAVE_IO_URING@ AND NOT TARGET uring)
+  find_library(zero_URING_LIBRARY uring)
+  if(NOT zero_URING_LIBRARY)
+    set(zero_FOUND FALSE)
+    set(zero_NOT_FOUND_MESSAGE "this zero was built with io_uring, and liburing was not found: \
+install it (Debian: liburing-dev) or set CMAKE_PREFIX_PATH; or build zero without it, with \
+-D ZERO_IO_URING=OFF")
+    return()
+  endif()
+  add_library(uring UNKNOWN IMPORTED)
+  set_target_properties(uring PROPERTIES IMPORTED_LOCATION ${zero_URING_LIBRARY})
+endif()
 include(${CMAKE_CURRENT_LIST_DIR}/zeroTargets.cmake)
 ]])
   # Before version 1 a minor version may change the API.

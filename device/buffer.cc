@@ -76,14 +76,14 @@ absl::StatusOr<Buffer> Device::Allocate(int64_t bytes, MemoryCategory category,
 }
 
 absl::StatusOr<Buffer> Device::AllocateHost(int64_t bytes, MemoryCategory category,
-                                            const std::string& what) {
+                                            const std::string& what, HostMemory memory) {
   ZERO_RETURN_IF_ERROR(CheckRequest(bytes, what));
   if (bytes == 0) return Buffer();
   if (!ledger_.ReserveHost(category, bytes, host_capacity_)) {
     return DoesNotFit(bytes, category, what, "host capacity", host_capacity_,
                       ledger_.offloaded_bytes());
   }
-  absl::StatusOr<void*> data = AllocateHostBytes(bytes);
+  absl::StatusOr<void*> data = AllocateHostBytes(bytes, memory);
   if (!data.ok()) {
     ledger_.CancelReservedHost(category, bytes);
     return Refused(data.status(), bytes, category, what);

@@ -1,11 +1,24 @@
 #include "device/cuda_context.h"
 
 #include <chrono>
+#include <thread>
 
 #include "absl/strings/str_cat.h"
 #include "device/cuda_status.h"
 
 namespace zero {
+namespace {
+
+// Between two polls of a stream: most waits are short, and none may keep a processor busy for long.
+void Pause(std::chrono::steady_clock::duration waited) {
+  if (waited < std::chrono::microseconds(50)) {
+    std::this_thread::yield();
+  } else {
+    std::this_thread::sleep_for(std::chrono::microseconds(20));
+  }
+}
+
+}  // namespace
 
 CurrentCudaDevice::CurrentCudaDevice(int id) : error_(cudaGetDevice(&before_)) {
   if (error_ != cudaSuccess || before_ == id) return;
@@ -65,13 +78,19 @@ absl::Status CudaContext::Await(const char* name, absl::FunctionRef<cudaError_t(
     // poll ever will.
     refused = over.ok() ? 0 : refused + 1;
     if (refused == 2) return failure();
-    if (wait == Wait::kCounted) host_waits_->fetch_add(1, std::memory_order_relaxed);
-    wait = Wait::kNotCounted;  // once
+    if (wait == Wait::kCounted) {
+      host_waits_->fetch_add(1, std::memory_order_relaxed);
+      wait = Wait::kNotCounted;  // once
+    }
     if (over.ok() && absl::FromChrono(std::chrono::steady_clock::now() - start) >= timeout) {
       return absl::DeadlineExceededError(
           absl::StrCat("work on GPU ", id_, " was not over after ", absl::FormatDuration(timeout)));
     }
-    device_->Yield();
+    if (wait == Wait::kOfStream) {
+      Pause(std::chrono::steady_clock::now() - start);
+    } else {
+      device_->Yield();
+    }
   }
 }
 

@@ -56,7 +56,11 @@ class CudaContext {
 
   // Polls until work is over, and returns the failure of the device if it has one.
   // kDeadlineExceeded after `timeout`: CUDA does not tell whether other work gets on.
-  enum class Wait { kCounted, kNotCounted };  // in Device::host_waits
+  enum class Wait {
+    kCounted,     // in Device::host_waits
+    kNotCounted,  // of destructors
+    kOfStream     // of a thread that runs a stream of the host: polled more often
+  };
   absl::Status Await(const char* name, absl::FunctionRef<cudaError_t()> query,
                      absl::Duration timeout, Wait wait);
 

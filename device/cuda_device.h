@@ -7,6 +7,8 @@
 
 #include "absl/status/statusor.h"
 #include "device/device.h"
+#include "device/scheduler.h"
+#include "device/thread_pool.h"
 
 namespace zero {
 
@@ -30,6 +32,9 @@ class CudaDevice : public Device {
   struct Options {
     int id = 0;             // as CUDA numbers the GPUs that this process sees
     int64_t capacity = -1;  // bytes; negative: what the card has free
+    // Of its streams of the host, as HostDevice::Options has them:
+    ThreadPool* host_pool = nullptr;
+    OperationHook host_hook = nullptr;
   };
 
   // kUnavailable without a driver or a GPU; kInvalidArgument for an id that is none; kUnimplemented

@@ -5,6 +5,7 @@
 #include <cerrno>
 #include <cstring>
 #include <string>
+#include <system_error>
 
 #include "absl/strings/str_cat.h"
 #include "device/host_memory.h"
@@ -63,7 +64,15 @@ void CudaMemory::Free(void* data, int64_t bytes) {
   context_->Release("cudaFree", [&] { return cudaFree(data); });
 }
 
-absl::StatusOr<void*> CudaMemory::AllocateHost(int64_t bytes) {
+absl::StatusOr<void*> CudaMemory::AllocatePageable(int64_t bytes) {
+  ZERO_ASSIGN_OR_RETURN(void* const data, AllocateMemory(bytes));
+  std::lock_guard<std::mutex> lock(mutex_);
+  pageable_.insert(data);
+  return data;
+}
+
+absl::StatusOr<void*> CudaMemory::AllocateHost(int64_t bytes, HostMemory memory) {
+  if (memory == HostMemory::kPageable) return AllocatePageable(bytes);
   ZERO_RETURN_IF_ERROR(CheckHostMemory(bytes));
   void* data = nullptr;
   int error = 0;
@@ -80,14 +89,13 @@ absl::StatusOr<void*> CudaMemory::AllocateHost(int64_t bytes) {
   }
   // On a GPU that is lost, memory would not help.
   ZERO_RETURN_IF_ERROR(context_->failure());
-  ZERO_ASSIGN_OR_RETURN(data, AllocateMemory(bytes));
+  ZERO_ASSIGN_OR_RETURN(data, AllocatePageable(bytes));
   std::lock_guard<std::mutex> lock(mutex_);
-  pageable_.insert(data);
   if (pinning_refusal_.ok()) {
     pinning_refusal_ = absl::Status(
-        pinned.code(),
-        absl::StrCat("pinning ", bytes, " bytes of host memory: ", pinned.message(), ", errno ",
-                     error, ", limit of locked memory ", LockedMemoryLimit()));
+        pinned.code(), absl::StrCat("pinning ", bytes, " bytes of host memory: ", pinned.message(),
+                                    ", errno ", error, " (", std::generic_category().message(error),
+                                    "), limit of locked memory (ulimit -l) ", LockedMemoryLimit()));
   }
   return data;
 }

@@ -20,12 +20,13 @@ class CudaMemory {
 
   absl::StatusOr<void*> Allocate(int64_t bytes);
   void Free(void* data, int64_t bytes);
-  absl::StatusOr<void*> AllocateHost(int64_t bytes);
+  absl::StatusOr<void*> AllocateHost(int64_t bytes, HostMemory memory);
   void FreeHost(void* data, int64_t bytes);
   absl::StatusOr<int64_t> FreeBytes() const;
   absl::Status pinning_refusal() const;
 
  private:
+  absl::StatusOr<void*> AllocatePageable(int64_t bytes);
   absl::Status Poison(void* data, int64_t bytes);
   absl::Status OutOfMemory(const absl::Status& refusal) const;
 
@@ -33,7 +34,7 @@ class CudaMemory {
   CudaContext* const context_;
   std::unique_ptr<CudaStream> poison_;  // null unless memory is poisoned
   mutable std::mutex mutex_;
-  std::set<void*> pageable_;  // what stands in for memory that could not be pinned
+  std::set<void*> pageable_;  // what was not to be pinned, or could not be
   absl::Status pinning_refusal_;
 };
 

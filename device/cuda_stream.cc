@@ -69,8 +69,7 @@ absl::Status CudaStream::Wait(const Event& event) const {
     return absl::FailedPreconditionError(
         absl::StrCat("stream '", name_, "' would wait for an event that was never recorded"));
   }
-  return context_->Call("cudaStreamWaitEvent",
-                        [&] { return cudaStreamWaitEvent(native_, cuda_event->native(), 0); });
+  return cuda_event->HoldBack(context_, native_);
 }
 
 absl::Status CudaStream::Drain(CudaContext::Wait wait) const {

@@ -7,6 +7,7 @@
 #include <memory>
 #include <string>
 #include <thread>
+#include <vector>
 
 #include "absl/status/statusor.h"
 #include "device/buffer.h"
@@ -18,6 +19,11 @@
 namespace zero {
 
 enum class DeviceKind : uint8_t { kHost, kCuda };
+
+// Memory of the host, for a device that is not: pinned, which copies reach at full speed and
+// without blocking the thread that enqueues them, or ordinary memory, which needs no leave of the
+// system to lock pages.
+enum class HostMemory : uint8_t { kPinned, kPageable };
 
 // What one rank computes on. Safe from several threads. Outlives its streams, events and buffers.
 class Device {
@@ -33,7 +39,7 @@ class Device {
   // the host, in order, over memory of the host (AllocateHost). Events of this device are recorded
   // on it, and streams of both kinds wait for one another; but where the device is not the host, a
   // stream of the device that waits for one of the host goes on after a failure there as after a
-  // success. Its device() is one of kind kHost.
+  // success. Its device() is one of kind kHost. kUnimplemented where a GPU's driver is too old.
   virtual absl::StatusOr<std::unique_ptr<Stream>> CreateHostStream(const std::string& name) = 0;
   virtual absl::StatusOr<std::unique_ptr<Event>> CreateEvent() = 0;
 
@@ -41,12 +47,12 @@ class Device {
   // debug and sanitizer builds). 0 bytes give an empty Buffer. kResourceExhausted, with nothing
   // changed, names `what`, the request, the capacity and the table of categories.
   absl::StatusOr<Buffer> Allocate(int64_t bytes, MemoryCategory category, const std::string& what);
-  // The same for memory of the host that copies to and from the device reach at full speed and
-  // without blocking the thread that enqueues them. It is in the table, and counts against the host
-  // capacity if it IsOffloaded, never against the capacity. On a device that is the host it is
-  // ordinary memory.
+  // The same for memory of the host. It is exactly `bytes`. It is in the table, and counts against
+  // the host capacity if it IsOffloaded, never against the capacity. On a device that is the host
+  // it is ordinary memory.
   absl::StatusOr<Buffer> AllocateHost(int64_t bytes, MemoryCategory category,
-                                      const std::string& what);
+                                      const std::string& what,
+                                      HostMemory memory = HostMemory::kPinned);
   // Accounts for memory that somebody else owns; it must outlive the Buffer.
   Buffer Adopt(void* data, int64_t bytes, MemoryCategory category);
 
@@ -73,6 +79,10 @@ class Device {
   MemoryTable memory() const { return ledger_.table(); }
   int64_t allocations() const { return ledger_.allocations(); }
 
+  // What a program should say once about this device: what does not work as well as it could, and
+  // why. One sentence each; empty if there is nothing.
+  virtual std::vector<std::string> notes() const { return {}; }
+
   // Times that a thread of the host blocked for this device.
   int64_t host_waits() const { return host_waits_.load(std::memory_order_relaxed); }
 
@@ -80,7 +90,7 @@ class Device {
   Device() = default;
   virtual absl::StatusOr<void*> AllocateBytes(int64_t bytes) = 0;
   virtual void Free(void* data, int64_t bytes) = 0;
-  virtual absl::StatusOr<void*> AllocateHostBytes(int64_t bytes) = 0;
+  virtual absl::StatusOr<void*> AllocateHostBytes(int64_t bytes, HostMemory memory) = 0;
   virtual void FreeHost(void* data, int64_t bytes) = 0;
 
   // Which way a copy crosses between the host and the device.

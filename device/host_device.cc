@@ -2,7 +2,6 @@
 
 #include <chrono>
 #include <cstring>
-#include <system_error>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -36,14 +35,9 @@ HostDevice::HostDevice(Options options)
 }
 
 absl::StatusOr<std::unique_ptr<Stream>> HostDevice::CreateStream(const std::string& name) {
-  try {
-    return std::make_unique<HostStream>(this, name,
-                                        options_.scheduler->CreateQueue(name, options_.hook),
-                                        options_.scheduler.get(), &host_waits_);
-  } catch (const std::system_error& error) {
-    return absl::ResourceExhaustedError(
-        absl::StrCat("stream '", name, "': no thread for it: ", error.what()));
-  }
+  ZERO_ASSIGN_OR_RETURN(auto queue, NewQueue(options_.scheduler.get(), name, options_.hook));
+  return std::make_unique<HostStream>(this, name, std::move(queue), options_.scheduler.get(),
+                                      &host_waits_);
 }
 
 absl::StatusOr<std::unique_ptr<Event>> HostDevice::CreateEvent() {

@@ -49,7 +49,9 @@ class HostDevice : public Device {
  protected:
   absl::StatusOr<void*> AllocateBytes(int64_t bytes) override;
   void Free(void* data, int64_t bytes) override;
-  absl::StatusOr<void*> AllocateHostBytes(int64_t bytes) override { return AllocateBytes(bytes); }
+  absl::StatusOr<void*> AllocateHostBytes(int64_t bytes, HostMemory) override {
+    return AllocateBytes(bytes);
+  }
   void FreeHost(void* data, int64_t bytes) override { Free(data, bytes); }
 
  private:

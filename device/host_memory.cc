@@ -10,6 +10,7 @@
 #include <new>
 
 #include "absl/strings/str_cat.h"
+#include "device/control_group.h"
 #include "device/status.h"
 
 namespace zero {
@@ -50,22 +51,11 @@ int64_t TouchedBytes(const std::string& root) {
   return resident * sysconf(_SC_PAGE_SIZE);
 }
 
-// Of the control groups that this process is in, and of the one that a container shows as the root.
 int64_t GroupLimit(const std::string& root) {
-  const std::string tree = root + "/sys/fs/cgroup";
-  int64_t limit = std::min(NumberIn(tree + "/memory.max", kNoLimit),
-                           NumberIn(tree + "/memory/memory.limit_in_bytes", kNoLimit));
-  std::ifstream groups(root + "/proc/self/cgroup");
-  for (std::string line; std::getline(groups, line);) {
-    const size_t first = line.find(':');
-    const size_t second = line.find(':', first + 1);
-    if (second == std::string::npos) continue;
-    const std::string kinds = line.substr(first + 1, second - first - 1);
-    const std::string path = line.substr(second + 1);
-    if (kinds.empty()) limit = std::min(limit, NumberIn(tree + path + "/memory.max", kNoLimit));
-    if (kinds == "memory") {
-      limit =
-          std::min(limit, NumberIn(tree + "/memory" + path + "/memory.limit_in_bytes", kNoLimit));
+  int64_t limit = kNoLimit;
+  for (const std::string& folder : ControlGroupFolders(root, "memory")) {
+    for (const char* file : {"/memory.max", "/memory.limit_in_bytes"}) {
+      limit = std::min(limit, NumberIn(folder + file, kNoLimit));
     }
   }
   return limit;

@@ -1,6 +1,7 @@
 #include "device/host_stream.h"
 
 #include <atomic>
+#include <system_error>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -16,6 +17,17 @@ uint64_t NextStreamId() {
 }
 
 }  // namespace
+
+absl::StatusOr<std::unique_ptr<OperationQueue>> NewQueue(Scheduler* scheduler,
+                                                         const std::string& name,
+                                                         OperationHook hook) {
+  try {
+    return scheduler->CreateQueue(name, std::move(hook));
+  } catch (const std::system_error& error) {
+    return absl::ResourceExhaustedError(
+        absl::StrCat("stream '", name, "': no thread for it: ", error.what()));
+  }
+}
 
 Stream::Stream() : id_(NextStreamId()) {}
 

@@ -5,11 +5,17 @@
 #include <string>
 #include <utility>
 
+#include "absl/status/statusor.h"
 #include "device/event.h"
 #include "device/scheduler.h"
 #include "device/stream.h"
 
 namespace zero {
+
+// A queue for the stream `name`. kResourceExhausted when the system gives no more threads.
+absl::StatusOr<std::unique_ptr<OperationQueue>> NewQueue(Scheduler* scheduler,
+                                                         const std::string& name,
+                                                         OperationHook hook);
 
 class HostStream : public Stream {
  public:

@@ -28,7 +28,8 @@ struct Gate {
 inline constexpr absl::Duration kLongestWait = absl::Hours(24 * 365);
 
 // Operations of one stream run one after the other, in order. An operation never blocks inside
-// `run`: what has to be waited for goes into `ready`, so that any scheduler can drive it.
+// `run`: what has to be waited for goes into `ready`, so that any scheduler can drive it. (In a
+// stream beside a GPU, which has a thread of its own always, it may.)
 struct Operation {
   const char* name = "";  // a literal
 

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <atomic>
 
+#include "device/processors.h"
+
 namespace zero {
 
 struct ThreadPool::Loop {
@@ -19,8 +21,10 @@ struct ThreadPool::Loop {
   int64_t done = 0;
 };
 
-ThreadPool::ThreadPool(int threads) {
+ThreadPool::ThreadPool(int threads, const std::vector<int>& cores) {
   for (int i = 1; i < threads; ++i) workers_.emplace_back([this] { Work(); });
+  if (cores.empty()) return;
+  for (std::thread& worker : workers_) binding_.Update(BindThread(worker.native_handle(), cores));
 }
 
 ThreadPool::~ThreadPool() {

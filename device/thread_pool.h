@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "absl/functional/function_ref.h"
+#include "absl/status/status.h"
 
 namespace zero {
 
@@ -17,10 +18,15 @@ namespace zero {
 class ThreadPool {
  public:
   // The calling thread takes part in each loop, so `threads` - 1 are started; 1 starts none.
-  explicit ThreadPool(int threads);
+  // Those run on `cores` only (none: where the calling thread may), unless that cannot be: see
+  // binding. The calling threads stay where they are.
+  explicit ThreadPool(int threads, const std::vector<int>& cores = {});
   ~ThreadPool();
   ThreadPool(const ThreadPool&) = delete;
   ThreadPool& operator=(const ThreadPool&) = delete;
+
+  // Why the threads could not be bound to their cores; they work all the same.
+  const absl::Status& binding() const { return binding_; }
 
   int threads() const { return static_cast<int>(workers_.size()) + 1; }
 
@@ -40,6 +46,7 @@ class ThreadPool {
   std::deque<std::shared_ptr<Loop>> loops_;
   bool stop_ = false;
   std::vector<std::thread> workers_;
+  absl::Status binding_;
 };
 
 }  // namespace zero

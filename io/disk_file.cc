@@ -1,7 +1,9 @@
 #include "io/disk_file.h"
 
 #include <fcntl.h>
+#include <linux/magic.h>
 #include <sys/stat.h>
+#include <sys/statfs.h>
 #include <sys/statvfs.h>
 #include <unistd.h>
 
@@ -64,6 +66,13 @@ Alignments AskAlignments(int descriptor) {
   return alignments;
 }
 
+// New kernels take O_DIRECT there, which says nothing of a disk.
+bool LiesInMemory(int descriptor) {
+  struct statfs info = {};
+  return fstatfs(descriptor, &info) == 0 &&
+         (info.f_type == TMPFS_MAGIC || info.f_type == RAMFS_MAGIC);
+}
+
 // Whether a direct transfer goes through: some file systems refuse the first one, not the opening.
 int TryRead(int descriptor) {
   const AlignedBytes sector = AllocateAligned(kDiskAlignment);
@@ -109,6 +118,7 @@ void DiskFile::TryDirect() {
     return refused(absl::StrCat("O_DIRECT: ", std::generic_category().message(errno)));
   }
   const Alignments needed = AskAlignments(direct.descriptor_);
+  if (LiesInMemory(direct.descriptor_)) return refused("the file system is one in memory");
   if (needed.offset == 0) return refused("the file system has nothing else");
   if (needed.offset > kDiskAlignment || needed.memory > kDiskAlignment) {
     return refused(absl::StrCat("O_DIRECT needs multiples of ", needed.offset,

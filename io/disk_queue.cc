@@ -33,6 +33,8 @@ absl::Status CheckRange(const DiskFile& file, const DiskRange& range) {
                                                  file.size()));
 }
 
+bool HasFailed(const DiskBlock& block) { return block.failed(); }
+
 DiskRange Part(const DiskRange& range, int64_t begin, int64_t end) {
   return {begin, static_cast<char*>(range.memory) + (begin - range.offset), end - begin};
 }
@@ -54,15 +56,31 @@ absl::StatusOr<std::unique_ptr<DiskQueue>> DiskQueue::Create(const Options& opti
 }
 
 DiskQueue::DiskQueue(const Options& options) : options_(options) {
-  UseThreads("this build has no io_uring");
+  if (!options.io_uring) {
+    UseThreads("io_uring was not asked for");
+    return;
+  }
+  absl::StatusOr<std::unique_ptr<DiskRing>> ring = DiskRing::Create(options.depth);
+  if (!ring.ok()) {
+    UseThreads(std::string(ring.status().message()));
+    return;
+  }
+  ring_ = *std::move(ring);
+  SetNote(absl::StrCat("io_uring, ", options.depth, " requests of ", options.block_bytes,
+                       " bytes at once"));
 }
 
 DiskQueue::~DiskQueue() = default;
 
 void DiskQueue::UseThreads(const std::string& why) {
+  ring_ = nullptr;
   threads_ = std::make_unique<ThreadPool>(options_.threads);
+  SetNote(absl::StrCat("pread and pwrite on ", options_.threads, " threads: ", why));
+}
+
+void DiskQueue::SetNote(std::string note) {
   const std::lock_guard<std::mutex> lock(mutex_);
-  note_ = absl::StrCat("pread and pwrite on ", options_.threads, " threads: ", why);
+  note_ = std::move(note);
 }
 
 std::string DiskQueue::note() const {
@@ -132,6 +150,7 @@ absl::Status DiskQueue::Copied(const DiskFile& file, bool writes, DiskRange rang
   const int64_t end = range.offset + range.bytes;
   while (range.offset < end) {
     range.bytes = std::min(end - range.offset, kBounceBlocks * options_.block_bytes);
+    copied_bytes_.fetch_add(range.bytes, std::memory_order_relaxed);
     const auto bytes = static_cast<size_t>(range.bytes);
     if (writes) std::memcpy(bounce_.get(), range.memory, bytes);
     Cut({range.offset, bounce_.get(), range.bytes});
@@ -148,6 +167,7 @@ absl::Status DiskQueue::Border(const DiskFile& file, bool writes, const DiskRang
   const int64_t sector = file.offset_alignment();
   const int64_t begin = range.offset / sector * sector;
   const DiskRange whole = {begin, bounce_.get(), sector};
+  copied_bytes_.fetch_add(range.bytes, std::memory_order_relaxed);
   char* const part = bounce_.get() + (range.offset - begin);
   Cut(whole);
   ZERO_RETURN_IF_ERROR(Run(file, /*writes=*/false));
@@ -171,9 +191,12 @@ void DiskQueue::Cut(const DiskRange& range) {
 }
 
 absl::Status DiskQueue::Run(const DiskFile& file, bool writes) {
-  RunOnThreads(file, writes);
-  const auto failed = std::find_if(blocks_.begin(), blocks_.end(),
-                                   [](const DiskBlock& block) { return block.failed(); });
+  if (ring_ != nullptr) {
+    const absl::Status status = ring_->Run(absl::MakeSpan(blocks_), file, writes);
+    if (!status.ok()) UseThreads(std::string(status.message()));
+  }
+  if (ring_ == nullptr) RunOnThreads(file, writes);
+  const auto failed = std::find_if(blocks_.begin(), blocks_.end(), HasFailed);
   const absl::Status status =
       failed == blocks_.end() ? absl::OkStatus() : BlockError(*failed, file, writes);
   blocks_.clear();
@@ -181,7 +204,7 @@ absl::Status DiskQueue::Run(const DiskFile& file, bool writes) {
 }
 
 void DiskQueue::RunOnThreads(const DiskFile& file, bool writes) {
-  std::atomic<bool> failed{false};
+  std::atomic<bool> failed{std::any_of(blocks_.begin(), blocks_.end(), HasFailed)};
   threads_->ParallelFor(static_cast<int64_t>(blocks_.size()), 1, [&](int64_t begin, int64_t end) {
     for (int64_t i = begin; i < end && !failed.load(std::memory_order_relaxed); ++i) {
       DiskBlock& block = blocks_[static_cast<size_t>(i)];

@@ -1,6 +1,7 @@
 // Reads and writes of files in many requests at once.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <memory>
 #include <mutex>
@@ -14,6 +15,7 @@
 #include "io/aligned_bytes.h"
 #include "io/disk_block.h"
 #include "io/disk_file.h"
+#include "io/disk_ring.h"
 
 namespace zero {
 
@@ -33,7 +35,7 @@ class DiskQueue {
   struct Options {
     int64_t block_bytes = int64_t{1} << 20;  // of one request; a multiple of kDiskAlignment
     int depth = 32;                          // requests of io_uring at once
-    int threads = 4;                         // requests at once where there is no io_uring
+    int threads = 4;                         // those at once where there is no io_uring
     bool io_uring = true;                    // false: threads on purpose
   };
   // kInvalidArgument: an option is out of its range. That the system has no io_uring is no error.
@@ -50,6 +52,9 @@ class DiskQueue {
   absl::Status Write(const DiskFile& file, absl::Span<const DiskRange> ranges);
   absl::Status Read(const DiskFile& file, int64_t offset, void* to, int64_t bytes);
   absl::Status Write(const DiskFile& file, int64_t offset, const void* from, int64_t bytes);
+
+  // Bytes that were copied because offset, length or address was not aligned. From any thread.
+  int64_t copied_bytes() const { return copied_bytes_.load(std::memory_order_relaxed); }
 
   // How it transfers, and why not by io_uring if it does not: for whoever runs the program. From
   // any thread.
@@ -69,11 +74,14 @@ class DiskQueue {
   void RunOnThreads(const DiskFile& file, bool writes);
   absl::Status NeedBounce();
   void UseThreads(const std::string& why);
+  void SetNote(std::string note);
 
   const Options options_;
-  std::unique_ptr<ThreadPool> threads_;
+  std::unique_ptr<DiskRing> ring_;       // null: by threads
+  std::unique_ptr<ThreadPool> threads_;  // null: by the ring
   std::vector<DiskBlock> blocks_;
   AlignedBytes bounce_;  // made when it is needed
+  std::atomic<int64_t> copied_bytes_{0};
   mutable std::mutex mutex_;
   std::string note_;  // guarded by it
 };

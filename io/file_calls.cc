@@ -1,6 +1,7 @@
 #include "io/file_calls.h"
 
 #include <fcntl.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -34,6 +35,8 @@ int FileCalls::Allocate(int descriptor, off_t bytes) {
   if (error != 0) errno = error;
   return error == 0 ? 0 : -1;
 }
+
+int FileCalls::Lock(int descriptor) { return flock(descriptor, LOCK_EX | LOCK_NB); }
 
 int FileCalls::Rename(const char* from, const char* to) { return std::rename(from, to); }
 

@@ -8,7 +8,8 @@
 namespace zero {
 
 // Each as the system call of that name, errno included: Truncate is ftruncate, Allocate
-// posix_fallocate from byte 0 on, MakeFolder mkdir, RemoveFolder rmdir. A derived class counts, fails or records calls, or ends the process at one,
+// posix_fallocate from byte 0 on, Lock flock for one holder and at once, MakeFolder mkdir,
+// RemoveFolder rmdir. A derived class counts, fails or records calls, or ends the process at one,
 // and passes the others on to these. Called from several threads.
 class FileCalls {
  public:
@@ -20,6 +21,7 @@ class FileCalls {
   virtual int Fsync(int descriptor);
   virtual int Truncate(int descriptor, off_t bytes);
   virtual int Allocate(int descriptor, off_t bytes);
+  virtual int Lock(int descriptor);
   virtual int Rename(const char* from, const char* to);
   virtual int MakeFolder(const char* path, mode_t mode);
   virtual int Unlink(const char* path);

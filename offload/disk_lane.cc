@@ -76,7 +76,9 @@ void DiskLane::Fail(const absl::Status& failure) {
 
 DiskTraffic DiskLane::traffic() const {
   const std::lock_guard<std::mutex> lock(mutex_);
-  return traffic_;
+  DiskTraffic traffic = traffic_;
+  traffic.bytes_copied = queue_->copied_bytes();
+  return traffic;
 }
 
 }  // namespace zero

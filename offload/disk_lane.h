@@ -20,7 +20,8 @@ namespace zero {
 struct DiskTraffic {
   int64_t bytes_read = 0;
   int64_t bytes_written = 0;
-  double busy_seconds = 0;  // in transfers, failed ones included
+  int64_t bytes_copied = 0;  // of them: see DiskQueue::copied_bytes
+  double busy_seconds = 0;   // in transfers, failed ones included
 };
 
 // Owns a host stream and a queue of requests. Each Enqueue appends one operation, which blocks the

@@ -1,31 +1,43 @@
-// The folder of one run for what it offloads to a disk.
+// Where a rank's offloaded state lies on a disk.
 #pragma once
 
+#include <memory>
 #include <string>
-#include <utility>
+#include <vector>
 
 #include "absl/status/statusor.h"
+#include "io/folder_lock.h"
 
 namespace zero {
 
-// Move-only. The destructor removes the folder with everything in it.
+// A folder of one rank, "zero-offload.<host>.<pid>.<rank>.<digits>", which nobody else has. It
+// belongs to the process while that lives, and goes with everything in it when this is destroyed.
 class OffloadFolder {
  public:
-  // Makes a folder with a name of its own in `path`, for rank `rank`. Errors name the path.
-  static absl::StatusOr<OffloadFolder> Create(const std::string& path, int rank);
-  OffloadFolder(OffloadFolder&& other) noexcept : path_(std::exchange(other.path_, "")) {}
-  OffloadFolder& operator=(OffloadFolder&& other) noexcept {
-    std::swap(path_, other.path_);
-    return *this;
-  }
+  // Makes it in `nvme_path`, a folder that exists, on a local disk, and first removes those that
+  // processes of this host have left there which live no more. Folders of others stay. Errors name
+  // nvme_path and say what the system says; nothing of this rank is left then. Ranks that share
+  // `nvme_path` create folders before any creates a file: what one of them removes makes room for
+  // all.
+  static absl::StatusOr<std::unique_ptr<OffloadFolder>> Create(const std::string& nvme_path,
+                                                               int rank);
   ~OffloadFolder();
+  OffloadFolder(const OffloadFolder&) = delete;
+  OffloadFolder& operator=(const OffloadFolder&) = delete;
 
-  // Of this rank's file, which is not there yet.
-  std::string file() const { return path_ + "/state"; }
+  const std::string& path() const { return path_; }
+  // The path of a file in it.
+  std::string File(const std::string& name) const { return path_ + "/" + name; }
+  // The folders of dead processes that Create has removed.
+  const std::vector<std::string>& removed() const { return removed_; }
 
  private:
-  explicit OffloadFolder(std::string path) : path_(std::move(path)) {}
-  std::string path_;
+  OffloadFolder(std::string path, FolderLock lock)
+      : path_(std::move(path)), lock_(std::move(lock)) {}
+
+  const std::string path_;
+  const FolderLock lock_;
+  std::vector<std::string> removed_;
 };
 
 }  // namespace zero

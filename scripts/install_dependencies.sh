@@ -7,6 +7,7 @@ packages=(
   libabsl-dev nlohmann-json3-dev libhwy-dev  # the library
   libeigen3-dev libdnnl-dev                  # products of the examples
   libgloo-dev                                # ranks as processes on CPUs
+  liburing-dev                               # many requests to a disk at once
   catch2 openmpi-bin bible-kjv               # tests, and text to train on
 )
 

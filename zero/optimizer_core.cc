@@ -91,9 +91,10 @@ absl::Status OptimizerCore::Health() {
 absl::Status OptimizerCore::Break(const absl::Status& reason) {
   if (!failure_.ok()) return failure_;
   failure_ = reason;
-  // Codes of misuse would say that nothing has happened.
+  // Codes of misuse would say that nothing has happened; that of a damaged file, that a step was
+  // half done.
   if (absl::IsInvalidArgument(reason) || absl::IsFailedPrecondition(reason) ||
-      absl::IsNotFound(reason)) {
+      absl::IsNotFound(reason) || absl::IsDataLoss(reason)) {
     failure_ = absl::InternalError(reason.ToString());
   }
   // Nobody waits for this rank any more, and what is enqueued drains.

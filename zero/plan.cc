@@ -82,6 +82,7 @@ void PlanBlocks(Plan& plan) {
   const Config& config = plan.config;
   const bool sliced_states = config.stage >= 1;
   const int moments = MomentsOf(config);
+  plan.moments = moments;
   plan.offload = MakeOffloadPlan(config, plan.layout, plan.reduction, moments);
   // Of n elements of a slice, those that stay on the device.
   const auto kept = [&](const Segment& segment, int64_t n) {
@@ -358,7 +359,7 @@ WireBytes Plan::step_wire(int64_t micro_batches) const {
 }
 
 OffloadTraffic Plan::step_offload(int64_t micro_batches) const {
-  OffloadTraffic traffic = UpdateTraffic(config, layout, offload, micro_batches);
+  OffloadTraffic traffic = UpdateTraffic(config, layout, offload, moments, micro_batches);
   traffic += first_pass_loaded;
   for (int64_t pass = 1; pass < micro_batches; ++pass) traffic += later_pass_loaded;
   return traffic;

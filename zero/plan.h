@@ -60,6 +60,7 @@ struct ScalarLayout {
 struct Plan {
   Config config;
   int world_size = 1;
+  int moments = 0;  // that the optimizer keeps of an element
   Layout layout;
   ReductionPlan reduction;
 

@@ -98,7 +98,7 @@ StatePlace StateTransfer::Find(State state, int unit, int s) const {
     return found;
   };
   const int64_t states = OffloadedStateElements(config, segment);
-  const int moments = context_->plan->offload.moments;
+  const int moments = context_->plan->moments;
   switch (state) {
     case State::kWeight: {
       const bool away =

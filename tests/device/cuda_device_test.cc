@@ -143,6 +143,7 @@ TEST_CASE("CudaDevice: where pages cannot be pinned ordinary memory serves, and 
     auto pinned = device->AllocateHost(100, MemoryCategory::kHostStaging, "fits");
     REQUIRE_OK(pinned.status());
     CHECK_OK(device->pinning_refusal());
+    CHECK(device->notes().empty());
     auto ordinary = device->AllocateHost(1000, MemoryCategory::kHostStaging, "refused");
     auto later = device->AllocateHost(2000, MemoryCategory::kHostStaging, "refused too");
     REQUIRE_OK(ordinary.status());
@@ -154,9 +155,14 @@ TEST_CASE("CudaDevice: where pages cannot be pinned ordinary memory serves, and 
     CHECK(absl::IsResourceExhausted(refusal));
     const std::string message(refusal.message());
     for (const char* part : {"1000 bytes", "cudaHostAlloc", "cudaErrorMemoryAllocation", "errno",
-                             "limit of locked memory"}) {
+                             "limit of locked memory (ulimit -l)"}) {
       CHECK_THAT(message, ContainsSubstring(part));
     }
+    // Told once, about the first.
+    const std::vector<std::string> notes = device->notes();
+    REQUIRE(notes.size() == 1);
+    CHECK_THAT(notes[0], ContainsSubstring("GPU 0: memory of the host is not pinned") &&
+                             ContainsSubstring(message));
     // The same results.
     auto buffer = device->Allocate(1000, MemoryCategory::kOther, "buffer");
     REQUIRE_OK(buffer.status());
@@ -169,6 +175,54 @@ TEST_CASE("CudaDevice: where pages cannot be pinned ordinary memory serves, and 
     CHECK(ordinary->as<uint8_t>()[999] == 5);
   }
   CHECK(UseOf(*device, MemoryCategory::kHostStaging).current == 0);
+  CHECK(device->dropped_errors() == 0);
+}
+
+TEST_CASE("CudaDevice: what is not to be pinned is ordinary memory and no refusal",
+          "[device][cuda]") {
+  const CudartScope scope;
+  const auto device = NewCuda();
+  const auto stream = NewStream(*device, "s");
+  {
+    auto host =
+        device->AllocateHost(300, MemoryCategory::kHostStates, "states", HostMemory::kPageable);
+    auto buffer = device->Allocate(300, MemoryCategory::kOther, "buffer");
+    REQUIRE_OK(host.status());
+    REQUIRE_OK(buffer.status());
+    CHECK(standin::LiveObjects().host_bytes == 0);
+    CHECK(UseOf(*device, MemoryCategory::kHostStates).current == 300);
+    std::memset(host->data(), 5, 300);
+    REQUIRE_OK(device->Copy(*stream, buffer->data(), host->data(), 300));
+    REQUIRE_OK(stream->Synchronize());
+    CHECK(standin::PageableCopies() == 1);
+    CHECK(device->bytes_to_device() == 300);
+  }
+  CHECK(UseOf(*device, MemoryCategory::kHostStates).current == 0);
+  CHECK_OK(device->pinning_refusal());
+  CHECK(device->notes().empty());
+}
+
+TEST_CASE("CudaDevice: pinned memory is as large as it was asked for and freed once",
+          "[device][cuda]") {
+  constexpr int64_t kBytes = 1776255;
+  const CudartScope scope({.pinnable_bytes = 3 * kBytes});
+  const auto device = NewCuda();
+  std::vector<Buffer> buffers;
+  for (int i = 0; i < 5; ++i) {
+    auto buffer = device->AllocateHost(kBytes, MemoryCategory::kHostStates, "states");
+    REQUIRE_OK(buffer.status());
+    CHECK(buffer->bytes() == kBytes);
+    std::memset(buffer->data(), i, kBytes);
+    buffers.push_back(*std::move(buffer));
+  }
+  CHECK(standin::LiveObjects().host_allocations == 3);
+  CHECK(standin::LiveObjects().host_bytes == 3 * kBytes);
+  for (int i = 0; i < 5; ++i) CHECK(buffers[i].as<uint8_t>()[kBytes - 1] == i);
+  // In any order; what is given back can be pinned again.
+  buffers.erase(buffers.begin() + 1);
+  REQUIRE_OK(device->AllocateHost(kBytes, MemoryCategory::kHostStates, "again").status());
+  buffers.clear();
+  CHECK(standin::LiveObjects().host_bytes == 0);
   CHECK(device->dropped_errors() == 0);
 }
 

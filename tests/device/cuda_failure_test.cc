@@ -33,12 +33,26 @@ absl::Status UseEverything(CudaDevice& device) {
                         device.Allocate(128, MemoryCategory::kOther, "device"));
   ZERO_ASSIGN_OR_RETURN(const auto stream, device.CreateStream("own"));
   ZERO_ASSIGN_OR_RETURN(const auto wrapped, device.WrapStream(nullptr, "wrapped"));
+  ZERO_ASSIGN_OR_RETURN(const auto beside, device.CreateHostStream("beside"));
   ZERO_ASSIGN_OR_RETURN(const auto event, device.CreateEvent());
+  ZERO_ASSIGN_OR_RETURN(const auto turn, device.CreateEvent());
   const auto enqueue = [&]() -> absl::Status {
     ZERO_RETURN_IF_ERROR(device.Fill(*stream, buffer.data(), 9, 128));
     ZERO_RETURN_IF_ERROR(event->Record(*stream));
     ZERO_RETURN_IF_ERROR(wrapped->Wait(*event));
     ZERO_RETURN_IF_ERROR(device.Copy(*wrapped, host.data(), buffer.data(), 128));
+    ZERO_RETURN_IF_ERROR(turn->Record(*wrapped));
+    ZERO_RETURN_IF_ERROR(beside->Wait(*turn));
+    ZERO_RETURN_IF_ERROR(beside->Enqueue("add", [data = host.as<uint8_t>()] {
+      data[127] = static_cast<uint8_t>(data[127] + 1);
+      return absl::OkStatus();
+    }));
+    // The stream of the host still holds the point.
+    ZERO_RETURN_IF_ERROR(turn->Record(*wrapped));
+    ZERO_RETURN_IF_ERROR(turn->Record(*beside));
+    ZERO_RETURN_IF_ERROR(stream->Wait(*turn));
+    ZERO_RETURN_IF_ERROR(device.Copy(*stream, buffer.data(), host.data(), 128));
+    ZERO_RETURN_IF_ERROR(device.Copy(*stream, host.data(), buffer.data(), 128));
     ZERO_RETURN_IF_ERROR(event->Synchronize(absl::Seconds(20)));
     if (!event->Reached()) return stream->Health();
     ZERO_RETURN_IF_ERROR(stream->Health());
@@ -48,10 +62,12 @@ absl::Status UseEverything(CudaDevice& device) {
   // Whatever failed, memory is safe after this.
   const absl::Status first = stream->Synchronize();
   const absl::Status second = wrapped->Synchronize();
+  const absl::Status third = beside->Synchronize();
   if (!enqueued.ok()) return enqueued;
   if (!first.ok()) return first;
   ZERO_RETURN_IF_ERROR(second);
-  return host.as<uint8_t>()[127] == 9 ? absl::OkStatus() : absl::DataLossError("wrong bytes");
+  ZERO_RETURN_IF_ERROR(third);
+  return host.as<uint8_t>()[127] == 10 ? absl::OkStatus() : absl::DataLossError("wrong bytes");
 }
 
 // On GPU 1, so that it has to be made current.
@@ -80,7 +96,7 @@ std::vector<std::string> Functions() {
 TEST_CASE("CUDA failure: each call that fails is named, and nothing is leaked",
           "[device][cuda][thread]") {
   const std::vector<std::string> functions = Functions();
-  CHECK(functions.size() >= 17);
+  CHECK(functions.size() >= 19);
   for (const std::string& function : functions) {
     int failures = 0;
     for (int n = 0;; ++n) {
@@ -130,7 +146,7 @@ TEST_CASE("CUDA failure: a fault of the device at any operation ends all streams
     REQUIRE_OK(other.status());
     CHECK_OK(UseEverything(**other));
   }
-  CHECK(failures >= 4);  // fill, record, wait, copy
+  CHECK(failures >= 10);  // fill, records, waits, copies
 }
 
 TEST_CASE("CUDA failure: after a fault every call returns it and every stream has it",

@@ -92,6 +92,14 @@ inline void RunThreads(const TestDevice& device, const std::vector<std::function
   for (std::thread& thread : threads) thread.join();
 }
 
+// Enqueues `work` in a stream of the host.
+inline absl::Status RunOnHost(const Stream& stream, std::function<void()> work) {
+  return stream.Enqueue("test", [work = std::move(work)] {
+    work();
+    return absl::OkStatus();
+  });
+}
+
 // Enqueues `work`.
 inline absl::Status Run(const Stream& stream, std::function<void()> work) {
   return Tested().run(stream, std::move(work));
@@ -104,6 +112,15 @@ inline std::unique_ptr<Stream> NewStream(Device& device, const std::string& name
 }
 inline std::unique_ptr<Stream> NewStream(const TestDevice& device, const std::string& name) {
   return NewStream(*device, name);
+}
+
+inline std::unique_ptr<Stream> NewHostStream(Device& device, const std::string& name) {
+  absl::StatusOr<std::unique_ptr<Stream>> stream = device.CreateHostStream(name);
+  REQUIRE_OK(stream.status());
+  return *std::move(stream);
+}
+inline std::unique_ptr<Stream> NewHostStream(const TestDevice& device, const std::string& name) {
+  return NewHostStream(*device, name);
 }
 
 inline std::unique_ptr<Event> NewEvent(Device& device) {

@@ -96,6 +96,14 @@ TEST_CASE("DiskFile: where O_DIRECT is refused it goes through the cache and say
   check("first transfer");
 }
 
+TEST_CASE("DiskFile: a file system in memory is said") {
+  TemporaryFolder folder("/dev/shm");
+  const absl::StatusOr<DiskFile> file = DiskFile::Create(folder.File("f"), 1);
+  REQUIRE_OK(file.status());
+  CHECK(!file->direct());
+  CHECK_THAT(file->note(), ContainsSubstring(folder.File("f")) && ContainsSubstring("in memory"));
+}
+
 TEST_CASE("DiskFile: moving hands the file over and the last owner closes it") {
   TemporaryFolder folder;
   absl::StatusOr<DiskFile> first = DiskFile::Create(folder.File("a"), 5000);

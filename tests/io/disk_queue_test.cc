@@ -82,7 +82,7 @@ class Bytes {
   char* const data_;
 };
 
-TEST_CASE("DiskQueue: every length and address and block comes back equal", "[thread]") {
+TEST_CASE("DiskQueue: every length and address and block comes back equal") {
   for (const Way& way : Ways()) {
     CAPTURE(way.name);
     TemporaryFolder folder(way.folder);
@@ -183,6 +183,28 @@ TEST_CASE("DiskQueue: aligned transfers go between file and the caller's memory 
   }
 }
 
+TEST_CASE("DiskQueue: only what is not aligned is copied") {
+  for (const Way& way : Ways()) {
+    TemporaryFolder folder(way.folder);
+    FaultyTransfers files;
+    files.refuses_direct = way.refuses_direct;
+    const std::unique_ptr<DiskQueue> queue = NewQueue(way, 8192);
+    const DiskFile file = NewFile(folder, 100000);
+    const Bytes bytes(100000, 1, 0);
+    CAPTURE(way.name, file.note());
+    REQUIRE_OK(queue->Write(file, 0, bytes.data(), 98304));
+    REQUIRE_OK(queue->Read(file, 4096, bytes.data() + 8192, 40960));
+    CHECK(queue->copied_bytes() == 0);
+    REQUIRE_OK(queue->Read(file, 0, bytes.data(), 8195));
+    CHECK(queue->copied_bytes() == (file.direct() ? 3 : 0));
+    REQUIRE_OK(queue->Write(file, 4095, bytes.data() + 4095, 4098));
+    CHECK(queue->copied_bytes() == (file.direct() ? 3 + 2 : 0));
+    REQUIRE_OK(queue->Write(file, 0, bytes.data() + 1, 20480));
+    CHECK(queue->copied_bytes() ==
+          (file.memory_alignment() > 1 ? 3 + 2 + 20480 : 5 * file.direct()));
+  }
+}
+
 TEST_CASE("DiskQueue: interrupted and short transfers go on to the last byte") {
   for (const Way& way : Ways()) {
     for (const int64_t misfit : {0, 4}) {
@@ -227,7 +249,8 @@ TEST_CASE("DiskQueue: a file that ends too soon is an error with offset and want
     for (const int64_t end : {16384, 20480, 20600}) {
       CAPTURE(end);
       REQUIRE(truncate(file.path().c_str(), end) == 0);
-      const absl::Status status = queue->Read(file, 0, bytes.data(), 32768);
+      CHECK(queue->Read(file, 0, bytes.data(), 32768).code() == absl::StatusCode::kDataLoss);
+      const absl::Status status = queue->Read(file, 16384, bytes.data(), 8192);
       CHECK(status.code() == absl::StatusCode::kDataLoss);
       CHECK_THAT(std::string(status.message()),
                  ContainsSubstring(file.path() + ": reading 8192 bytes at byte 16384: only " +

@@ -50,6 +50,9 @@ class WatchedFiles : public zero::FileCalls {
   int Truncate(int descriptor, off_t bytes) override {
     return Goes("truncate", descriptor) ? FileCalls::Truncate(descriptor, bytes) : -1;
   }
+  int Lock(int descriptor) override {
+    return Goes("lock", descriptor) ? FileCalls::Lock(descriptor) : -1;
+  }
   int Rename(const char* from, const char* to) override {
     return Goes("rename", to) ? FileCalls::Rename(from, to) : -1;
   }

@@ -28,6 +28,9 @@ struct CudartOptions {
   // What every call returns where no GPU can be used (cudaErrorInsufficientDriver, ...).
   cudaError_t absence = cudaSuccess;
   int driver_version = CUDART_VERSION;
+  bool wait_value = true;  // the driver has cuStreamWaitValue32
+  // A stream that has waited that long for a value ends its device, as a violation.
+  double wait_value_seconds = 60;
   // By device; those without an entry have "0000:01:00.0", "0000:02:00.0", ...
   std::vector<std::string> bus_ids = {};
   // Runs the streams; null: a ThreadScheduler. Outlives the next Reset.

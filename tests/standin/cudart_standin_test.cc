@@ -1,6 +1,9 @@
 // The stand-in itself: what it must refuse, and that it refuses nothing else.
+#include <cudaTypedefs.h>
+
 #include <algorithm>
 #include <atomic>
+#include <chrono>
 #include <cstdint>
 #include <stdexcept>
 #include <string>
@@ -296,6 +299,123 @@ TEST_CASE("Cudart stand-in: queries that are not ready call the hook", "[standin
   });
   Destroy(stream);
   CHECK(called > 0);
+}
+
+PFN_cuStreamWaitValue32_v11070 WaitFunction() {
+  void* found = nullptr;
+  cudaDriverEntryPointQueryResult result = cudaDriverEntryPointSymbolNotFound;
+  REQUIRE(cudaGetDriverEntryPointByVersion("cuStreamWaitValue32", &found, 11070, cudaEnableDefault,
+                                           &result) == cudaSuccess);
+  REQUIRE(result == cudaDriverEntryPointSuccess);
+  return reinterpret_cast<PFN_cuStreamWaitValue32_v11070>(found);
+}
+
+uint32_t* NewPinned() {
+  void* data = nullptr;
+  REQUIRE(cudaHostAlloc(&data, 8, cudaHostAllocPortable) == cudaSuccess);
+  return static_cast<uint32_t*>(data);
+}
+
+CUdeviceptr AddressOf(const void* data) { return reinterpret_cast<CUdeviceptr>(data); }
+
+TEST_CASE("Cudart stand-in: functions of the driver are those that it has in that version",
+          "[standin]") {
+  for (const bool has : {true, false}) {
+    const CudartScope scope({.wait_value = has});
+    void* found = &found;
+    cudaDriverEntryPointQueryResult result = cudaDriverEntryPointSuccess;
+    const auto find = [&](const char* name, unsigned int version) {
+      return cudaGetDriverEntryPointByVersion(name, &found, version, cudaEnableDefault, &result);
+    };
+    CHECK(find("cuStreamWaitValue32", 11070) == cudaSuccess);
+    CHECK((found != nullptr) == has);
+    CHECK((result == cudaDriverEntryPointSuccess) == has);
+    CHECK(find("cuNothing", 11070) == cudaSuccess);
+    CHECK(found == nullptr);
+    CHECK(result == cudaDriverEntryPointSymbolNotFound);
+    CHECK(find("cuStreamWaitValue32", 8000) == cudaSuccess);
+    CHECK(found == nullptr);
+    CHECK(find("cuStreamWaitValue32", 99000) == cudaErrorInvalidValue);
+  }
+}
+
+TEST_CASE("Cudart stand-in: a wait holds its stream until the value is reached and goes round",
+          "[standin][thread]") {
+  const CudartScope scope;
+  const auto wait = WaitFunction();
+  const cudaStream_t stream = NewStream();
+  uint32_t* const at = NewPinned();
+  *at = ~uint32_t{0} - 1;
+  // Behind, equal, and a little ahead across the end of the numbers.
+  CHECK(wait(stream, AddressOf(at), ~uint32_t{0} - 5, CU_STREAM_WAIT_VALUE_GEQ) == CUDA_SUCCESS);
+  CHECK(wait(stream, AddressOf(at), ~uint32_t{0} - 1, CU_STREAM_WAIT_VALUE_GEQ) == CUDA_SUCCESS);
+  Drain(stream);
+  std::atomic<bool> ran{false};
+  CHECK(wait(stream, AddressOf(at), 2, CU_STREAM_WAIT_VALUE_GEQ) == CUDA_SUCCESS);
+  EnqueueKernel(stream, "behind", [&ran] { ran = true; });
+  const std::atomic_ref<uint32_t> value(*at);
+  for (const uint32_t before : {~uint32_t{0}, uint32_t{0}, uint32_t{1}}) {
+    value.store(before, std::memory_order_release);
+    std::this_thread::sleep_for(std::chrono::milliseconds(2));
+    CHECK(cudaStreamQuery(stream) == cudaErrorNotReady);
+    CHECK(!ran);
+  }
+  value.store(3, std::memory_order_release);
+  Destroy(stream);
+  CHECK(ran);
+  CHECK(Calls("cuStreamWaitValue32") == 3);
+  cudaFreeHost(at);
+}
+
+TEST_CASE("Cudart stand-in: waits for memory that is not pinned or does not live are violations",
+          "[standin][thread]") {
+  const CudartScope scope;
+  const auto wait = WaitFunction();
+  const cudaStream_t stream = NewStream();
+  uint32_t* const at = NewPinned();
+  *at = 0;
+  uint8_t* const memory = NewMemory(8);
+  uint32_t mine = 0;
+  struct Case {
+    CUdeviceptr address;
+    unsigned int flags;
+    const char* text;
+  };
+  for (const Case& wrong : {Case{AddressOf(&mine), CU_STREAM_WAIT_VALUE_GEQ, "not pinned memory"},
+                            Case{AddressOf(memory), CU_STREAM_WAIT_VALUE_GEQ, "not pinned memory"},
+                            Case{AddressOf(at) + 8, CU_STREAM_WAIT_VALUE_GEQ, "not pinned memory"},
+                            Case{AddressOf(at) + 2, CU_STREAM_WAIT_VALUE_GEQ, "multiple of 4"},
+                            Case{AddressOf(at) + 5, CU_STREAM_WAIT_VALUE_GEQ, "past the end"},
+                            Case{AddressOf(at), CU_STREAM_WAIT_VALUE_EQ, "comparison"}}) {
+    CHECK(wait(stream, wrong.address, 0, wrong.flags) == CUDA_ERROR_INVALID_VALUE);
+    CHECK_THAT(TheViolation(), ContainsSubstring(wrong.text));
+  }
+  CHECK(cudaPeekAtLastError() == cudaSuccess);
+  FailCall("cuStreamWaitValue32", 0, cudaErrorNotSupported);
+  CHECK(wait(stream, AddressOf(at), 0, 0) == CUDA_ERROR_NOT_SUPPORTED);
+  CHECK(wait(stream, AddressOf(at), 1, 0) == CUDA_SUCCESS);
+  cudaFreeHost(at);
+  Destroy(stream);
+  CHECK_THAT(TheViolation(), ContainsSubstring("freed before it was over"));
+  CHECK(wait(stream, AddressOf(memory), 0, 0) == CUDA_ERROR_INVALID_HANDLE);
+  CHECK_THAT(TheViolation(), ContainsSubstring("no such stream"));
+  cudaFree(memory);
+}
+
+TEST_CASE("Cudart stand-in: a wait that is never over ends its device and says what for",
+          "[standin][thread]") {
+  const CudartScope scope({.wait_value_seconds = 0.02});
+  const auto wait = WaitFunction();
+  const cudaStream_t stream = NewStream();
+  uint32_t* const at = NewPinned();
+  *at = 5;
+  CHECK(wait(stream, AddressOf(at), 7, 0) == CUDA_SUCCESS);
+  while (cudaStreamQuery(stream) == cudaErrorNotReady) std::this_thread::yield();
+  CHECK_THAT(TheViolation(), ContainsSubstring("the value 7 was not reached in 0.02 seconds"));
+  CHECK(cudaStreamQuery(stream) == cudaErrorLaunchFailure);
+  CHECK(wait(stream, AddressOf(at), 7, 0) == CUDA_ERROR_LAUNCH_FAILED);
+  cudaStreamDestroy(stream);
+  cudaFreeHost(at);
 }
 
 TEST_CASE("Cudart stand-in: memory runs out at the sizes given, and wraps nowhere", "[standin]") {

@@ -1,6 +1,7 @@
-// A hand-over of memory between two streams of the cudart stand-in: with an event, or with the
-// event left out, so that ThreadSanitizer has something to find. In between come the calls that
-// must not put the streams in order by chance: polls, allocations, other events.
+// A hand-over of memory between two streams of the cudart stand-in, or one of them and one of the
+// host beside it: with an event, or with the event left out, so that ThreadSanitizer has something
+// to find. In between come the calls that must not put the streams in order by chance: polls,
+// allocations, other events.
 // "sum 499500" is the right result.
 #include <chrono>
 #include <cstdio>
@@ -20,17 +21,29 @@
 namespace {
 
 absl::Status Enqueue(const zero::Stream& stream, std::function<void()> body) {
+  if (stream.device().kind() == zero::DeviceKind::kHost) {
+    return stream.Enqueue("work", [body = std::move(body)] {
+      body();
+      return absl::OkStatus();
+    });
+  }
   const cudaError_t error =
       zero::standin::EnqueueKernel(zero::NativeStream(stream), "kernel", std::move(body));
   return error == cudaSuccess ? absl::OkStatus() : absl::InternalError("launch");
 }
 
-absl::Status HandOver(bool with_event) {
+enum class Kinds { kDevice, kFromHost, kToHost };
+
+absl::Status HandOver(bool with_event, Kinds kinds) {
   std::vector<int> values(1000, 0);
   int sum = 0;
   ZERO_ASSIGN_OR_RETURN(const auto device, zero::CudaDevice::Create());
-  ZERO_ASSIGN_OR_RETURN(const auto writer, device->CreateStream("writer"));
-  ZERO_ASSIGN_OR_RETURN(const auto reader, device->CreateStream("reader"));
+  ZERO_ASSIGN_OR_RETURN(const auto writer, kinds == Kinds::kFromHost
+                                               ? device->CreateHostStream("writer")
+                                               : device->CreateStream("writer"));
+  ZERO_ASSIGN_OR_RETURN(const auto reader, kinds == Kinds::kToHost
+                                               ? device->CreateHostStream("reader")
+                                               : device->CreateStream("reader"));
   ZERO_ASSIGN_OR_RETURN(const auto written, device->CreateEvent());
   ZERO_ASSIGN_OR_RETURN(const auto other, device->CreateEvent());
 
@@ -59,12 +72,18 @@ absl::Status HandOver(bool with_event) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  const std::string mode = argc == 2 ? argv[1] : "";
-  if (mode != "with_event" && mode != "without_event") {
-    std::fprintf(stderr, "usage: planted_cuda_race with_event | without_event\n");
+  const std::string mode = argc >= 2 ? argv[1] : "";
+  const std::string kinds = argc == 3 ? argv[2] : "device";
+  if ((mode != "with_event" && mode != "without_event") ||
+      (kinds != "device" && kinds != "from_host" && kinds != "to_host")) {
+    std::fprintf(stderr,
+                 "usage: planted_cuda_race with_event|without_event [device|from_host|to_host]\n");
     return 2;
   }
-  const absl::Status status = HandOver(mode == "with_event");
+  const absl::Status status =
+      HandOver(mode == "with_event", kinds == "device"      ? Kinds::kDevice
+                                     : kinds == "from_host" ? Kinds::kFromHost
+                                                            : Kinds::kToHost);
   if (status.ok()) return 0;
   std::fprintf(stderr, "%s\n", status.ToString().c_str());
   return 1;

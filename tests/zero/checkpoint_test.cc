@@ -30,13 +30,16 @@ struct Resume {
   std::string model;
   bool asynchronous;
   bool fresh_bucket;
+  Place place_before, place_after;  // of states, and in stage 3 of weights
+  std::string disk = {};            // a folder for what is offloaded to one
 
   std::string Name() const {
     return absl::StrCat("ranks ", ranks_before, " -> ", ranks_after, ", stage ", stage_before,
                         " -> ", stage_after, ", ", zero::Name(dtype), ", ", micro_batches,
                         " micro-batches, ", zero::Name(optimizer), ", masters ", zero::Name(master),
                         ", ", model, asynchronous ? ", asynchronous" : ", synchronous",
-                        fresh_bucket ? ", other buckets" : "");
+                        fresh_bucket ? ", other buckets" : "", ", on ", zero::Name(place_before),
+                        " -> ", zero::Name(place_after));
   }
 };
 
@@ -51,6 +54,13 @@ ToyRun RunOf(const Resume& cell, bool after) {
   run.config.stage = after ? cell.stage_after : cell.stage_before;
   run.config.optimizer = cell.optimizer;
   run.config.master = cell.master;
+  const Place place = after ? cell.place_after : cell.place_before;
+  if (run.config.stage >= 1) run.config.offload.optimizer = place;
+  if (run.config.stage == 3) run.config.offload.parameters = place;
+  run.config.offload.ratio = after ? 0.6 : 1;
+  run.config.offload.nvme_path = cell.disk;
+  run.config.offload.piece_elements = 2048;
+  run.config.offload.buffer_count = 2;
   if (cell.master == MasterKind::kSplit) {
     run.config.weight_rounding = WeightRounding::kNearestAway;
   }
@@ -139,9 +149,11 @@ std::string StateDifference(Outcome a, Outcome b) {
   return FirstDifference(a, b);
 }
 
-void CheckResume(const Resume& cell) {
+void CheckResume(Resume cell) {
   INFO(cell.Name());
   const TemporaryFolder folder;
+  const TemporaryFolder disk;
+  cell.disk = disk.path();
   // Each run in a process of its own: nothing but the folder is handed over.
   const bool same = cell.ranks_before == cell.ranks_after && cell.stage_before == cell.stage_after;
   const std::string said = SaidIn([&]() -> std::string {
@@ -174,6 +186,7 @@ void CheckResume(const Resume& cell) {
   REQUIRE_OK(found.status());
   REQUIRE(found->size() == 1);
   CHECK(folder.Names() == std::vector<std::string>{"step-00000003"});
+  CHECK(disk.Names().empty());
   auto reader = CheckpointReader::Open((*found)[0].path);
   REQUIRE_OK(reader.status());
   CHECK_OK(reader->Verify(nullptr));
@@ -185,10 +198,11 @@ std::vector<Resume> Cells(int strength) {
   const std::vector<OptimizerKind> optimizers = {OptimizerKind::kAdamW, OptimizerKind::kSgd,
                                                  OptimizerKind::kLion};
   const std::vector<MasterKind> masters = {MasterKind::kF32, MasterKind::kSplit, MasterKind::kNone};
+  const std::vector<Place> places = {Place::kDevice, Place::kHost, Place::kNvme};
   const std::vector<std::string> models = ModelNames();
   std::vector<Resume> cells;
-  for (const std::vector<int>& c :
-       CoveringArray({5, 6, 4, 5, 3, 2, 3, 3, static_cast<int>(models.size()), 2, 2}, strength)) {
+  for (const std::vector<int>& c : CoveringArray(
+           {5, 6, 4, 5, 3, 2, 3, 3, static_cast<int>(models.size()), 2, 2, 3, 3}, strength)) {
     Resume cell;
     cell.ranks_before = ranks[c[0]];
     // One level more of each: as before.
@@ -202,6 +216,8 @@ std::vector<Resume> Cells(int strength) {
     cell.model = models[c[8]];
     cell.asynchronous = c[9] == 1;
     cell.fresh_bucket = c[10] == 1;
+    cell.place_before = places[c[11]];
+    cell.place_after = places[c[12]];
     cells.push_back(cell);
   }
   return cells;
@@ -236,7 +252,9 @@ TEST_CASE("Checkpoint: a run that goes on is the run that was not interrupted",
                   MasterKind::kF32,
                   "mixed",
                   stage % 2 == 1,
-                  false};
+                  false,
+                  dtype == DType::kF32 ? Place::kDevice : Place::kHost,
+                  dtype == DType::kF16 ? Place::kNvme : Place::kHost};
       CheckResume(cell);
     }
   }

@@ -305,15 +305,18 @@ Backend HostBackend(const OperationHook& hook, std::shared_ptr<SeededScheduler> 
 Outcome RunToy(const ToyRun& run) {
   const bool host = run.hook || run.scheduler != nullptr;
   const Backend backend = host ? HostBackend(run.hook, run.scheduler) : run.backend;
-  std::vector<std::unique_ptr<Device>> devices(static_cast<size_t>(run.ranks));
   std::vector<Outcome> outcomes(static_cast<size_t>(run.ranks));
   Outcome result;
   const auto train = [&](ProcessGroup* group) -> absl::Status {
     const int rank = group->rank();
-    ZERO_ASSIGN_OR_RETURN(devices[rank], backend.make_device(rank));
-    Trainer trainer(run, group, devices[rank].get());
-    const absl::Status trained = trainer.Train(&outcomes[rank]);
-    if (!trained.ok()) group->Abort(trained);
+    ZERO_ASSIGN_OR_RETURN(const std::unique_ptr<Device> device, backend.make_device(rank));
+    absl::Status trained;
+    {
+      Trainer trainer(run, group, device.get());
+      trained = trainer.Train(&outcomes[rank]);
+      if (!trained.ok()) group->Abort(trained);
+    }
+    for (const MemoryUse& use : device->memory()) outcomes[rank].live_bytes_left += use.current;
     return trained;
   };
   const absl::Status status = backend.run_ranks(run.ranks, run.deadline, train);
@@ -324,10 +327,7 @@ Outcome RunToy(const ToyRun& run) {
   }
   result = std::move(outcomes[0]);
   if (!status.ok()) result.status = status;
-  for (const auto& device : devices) {
-    if (device == nullptr) continue;
-    for (const MemoryUse& use : device->memory()) result.live_bytes_left += use.current;
-  }
+  for (int r = 1; r < run.ranks; ++r) result.live_bytes_left += outcomes[r].live_bytes_left;
   return result;
 }
 

@@ -88,7 +88,7 @@ void OffloadPipeline::FillGroupMap() {
 }
 
 RecordLayout OffloadPipeline::LayoutOf(int unit, const OffloadPiece& piece) const {
-  return MakeRecordLayout(config(), segment(unit, piece), plan().moments, piece.count);
+  return MakeRecordLayout(config(), segment(unit, piece), context_.plan->moments, piece.count);
 }
 
 absl::Status OffloadPipeline::StoreGradients(int unit, Handover& source,
@@ -247,9 +247,9 @@ absl::Status OffloadPipeline::ComputePiece(int unit, const OffloadPiece& piece, 
   memory.weight = weight;
   memory.master = section(Section::kMaster);
   memory.moment1 =
-      plan().moments >= 1 ? reinterpret_cast<float*>(section(Section::kMoment1)) : nullptr;
+      context_.plan->moments >= 1 ? reinterpret_cast<float*>(section(Section::kMoment1)) : nullptr;
   memory.moment2 =
-      plan().moments >= 2 ? reinterpret_cast<float*>(section(Section::kMoment2)) : nullptr;
+      context_.plan->moments >= 2 ? reinterpret_cast<float*>(section(Section::kMoment2)) : nullptr;
   memory.groups = reinterpret_cast<const uint8_t*>(
                       scalars_.bytes_at(scalars_.bytes() - plan().group_map_bytes)) +
                   plan().group_map_offsets[unit][piece.segment] + piece.first / kParameterAlignment;

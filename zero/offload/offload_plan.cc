@@ -29,7 +29,7 @@ int64_t Share(const Config& config, int64_t slice) {
   return std::min(slice, static_cast<int64_t>(wanted) * kSliceAlignment);
 }
 
-void PlanPieces(const Config& config, const Layout& layout, OffloadPlan& plan) {
+void PlanPieces(const Config& config, const Layout& layout, int moments, OffloadPlan& plan) {
   Records records;
   const bool on_disk = config.offload.optimizer == Place::kNvme;
   const bool weights_in_memory = config.offload.parameters == Place::kHost;
@@ -45,7 +45,7 @@ void PlanPieces(const Config& config, const Layout& layout, OffloadPlan& plan) {
       plan.group_map_bytes += elements / kParameterAlignment;
       for (int64_t first = 0; first < elements; first += config.offload.piece_elements) {
         const int64_t count = std::min(config.offload.piece_elements, elements - first);
-        const int64_t bytes = MakeRecordLayout(config, segment, plan.moments, count).end();
+        const int64_t bytes = MakeRecordLayout(config, segment, moments, count).end();
         pieces.push_back({s, first, count, records.Take(bytes)});
         largest_record = std::max(largest_record, bytes);
         largest_weights = std::max(largest_weights, count * SizeOf(segment.dtype));
@@ -127,9 +127,8 @@ OffloadPlan MakeOffloadPlan(const Config& config, const Layout& layout,
                             const ReductionPlan& reduction, int moments) {
   OffloadPlan plan;
   if (config.offload.optimizer == Place::kDevice) return plan;
-  plan.moments = moments;
   plan.stores_gradients = config.stage >= 2 && config.offload.gradients;
-  PlanPieces(config, layout, plan);
+  PlanPieces(config, layout, moments, plan);
   PlanWeights(config, layout, plan);
   if (plan.stores_gradients) PlanSums(config, layout, reduction, plan);
   plan.disk_weights = config.offload.optimizer == Place::kNvme ? plan.record_bytes : 0;

@@ -41,7 +41,6 @@ struct OffloadPiece {
 };
 
 struct OffloadPlan {
-  int moments = 0;  // that an element has
   // By unit, in the order of segments and elements.
   std::vector<std::vector<OffloadPiece>> pieces;
   int64_t record_bytes = 0;  // of all records

@@ -30,7 +30,12 @@ absl::StatusOr<std::unique_ptr<OffloadStore>> OffloadStore::Create(const Context
   }
   if (plan.disk_bytes == 0) return store;
   ZERO_ASSIGN_OR_RETURN(store->folder_, OffloadFolder::Create(config.nvme_path, context.rank()));
-  ZERO_ASSIGN_OR_RETURN(store->file_, DiskFile::Create(store->folder_->file(), plan.disk_bytes));
+  // What dead runs left is gone before any rank sets room aside.
+  ZERO_RETURN_IF_ERROR(context.group->Barrier(*context.communication, kStateTransfer));
+  ZERO_RETURN_IF_ERROR(context.communication->Synchronize());
+  ZERO_ASSIGN_OR_RETURN(DiskFile file,
+                        DiskFile::Create(store->folder_->File("state"), plan.disk_bytes));
+  store->file_ = std::move(file);
   ZERO_ASSIGN_OR_RETURN(store->queue_, DiskQueue::Create());
   return store;
 }
@@ -81,8 +86,9 @@ std::vector<OffloadStore::Range> OffloadStore::Find(int unit, int s, std::option
     const int64_t from = std::max(first, piece.first);
     const int64_t to = std::min(first + n, piece.first + piece.count);
     if (piece.segment != s || from >= to) continue;
-    const RecordLayout layout = MakeRecordLayout(
-        context_.plan->config, context_.unit(unit).segments[s], plan().moments, piece.count);
+    const RecordLayout layout =
+        MakeRecordLayout(context_.plan->config, context_.unit(unit).segments[s],
+                         context_.plan->moments, piece.count);
     const int64_t offset = layout.at(*section) + (from - piece.first) * element;
     Range range;
     char* const memory = record(piece);

@@ -55,7 +55,7 @@ class OffloadStore {
   const Context& context_;
   Buffer records_;
   Buffer weights_;
-  std::optional<OffloadFolder> folder_;
+  std::unique_ptr<OffloadFolder> folder_;
   std::optional<DiskFile> file_;
   std::unique_ptr<DiskQueue> queue_;  // of Read and Write
 };

@@ -10,7 +10,7 @@ namespace zero {
 namespace {
 
 OffloadTraffic PieceTraffic(const Config& config, const Segment& segment, const OffloadPiece& piece,
-                            const OffloadPlan& plan, int64_t micro_batches) {
+                            const OffloadPlan& plan, int moments, int64_t micro_batches) {
   const bool on_disk = config.offload.optimizer == Place::kNvme;
   const int64_t gradient = piece.count * SizeOf(StoredType(config, segment));
   const int64_t weight = piece.count * SizeOf(segment.dtype);
@@ -20,7 +20,7 @@ OffloadTraffic PieceTraffic(const Config& config, const Segment& segment, const 
   traffic.from_device = out * gradient;
   traffic.to_device = back * gradient;
   if (on_disk) {
-    const RecordLayout record = MakeRecordLayout(config, segment, plan.moments, piece.count);
+    const RecordLayout record = MakeRecordLayout(config, segment, moments, piece.count);
     traffic.disk_written =
         out * PaddedForDisk(gradient) + record.end() - record.at(Section::kMaster);
     traffic.disk_read = back * PaddedForDisk(gradient) + record.end();
@@ -62,15 +62,15 @@ OffloadTraffic GatherTraffic(const Config& config, const UnitLayout& unit) {
 }
 
 OffloadTraffic UpdateTraffic(const Config& config, const Layout& layout, const OffloadPlan& plan,
-                             int64_t micro_batches) {
+                             int moments, int64_t micro_batches) {
   OffloadTraffic traffic;
   if (config.offload.optimizer == Place::kDevice) return traffic;
   traffic.from_device = static_cast<int64_t>(sizeof(StepScalars)) +
                         static_cast<int64_t>(config.groups.size() * sizeof(GroupScalars));
   for (size_t u = 0; u < layout.units.size(); ++u) {
     for (const OffloadPiece& piece : plan.pieces[u]) {
-      traffic +=
-          PieceTraffic(config, layout.units[u].segments[piece.segment], piece, plan, micro_batches);
+      traffic += PieceTraffic(config, layout.units[u].segments[piece.segment], piece, plan, moments,
+                              micro_batches);
     }
   }
   return traffic;

@@ -26,6 +26,6 @@ OffloadTraffic GatherTraffic(const Config& config, const UnitLayout& unit);
 // Of a step of `micro_batches` training passes without its gathers: gradients out, and back where
 // more are added to them; the update's scalars; records and weights.
 OffloadTraffic UpdateTraffic(const Config& config, const Layout& layout, const OffloadPlan& plan,
-                             int64_t micro_batches);
+                             int moments, int64_t micro_batches);
 
 }  // namespace zero

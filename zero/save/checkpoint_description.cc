@@ -72,8 +72,9 @@ std::vector<CheckpointParameter> CheckpointParameters(const Plan& plan, const Mo
       } else {
         described.states[kMasterState] =
             MasterBytes(plan.config, segment) > 0 ? DType::kF32 : parameter.dtype;
-        if (plan.moment1.offsets[u][s] >= 0) described.states[kMoment1State] = DType::kF32;
-        if (plan.moment2.offsets[u][s] >= 0) described.states[kMoment2State] = DType::kF32;
+        const int moments = segment.elements > 0 ? plan.moments : 0;
+        if (moments >= 1) described.states[kMoment1State] = DType::kF32;
+        if (moments >= 2) described.states[kMoment2State] = DType::kF32;
       }
       parameters.push_back(std::move(described));
     }

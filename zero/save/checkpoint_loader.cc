@@ -128,6 +128,7 @@ std::vector<std::string> CheckpointLoader::Notes(const Config& config) const {
   const auto note = [&](const std::string& key, const std::string& before,
                         const std::string& after) {
     if (SameValue(before, after) || ours.count(key) > 0) return;
+    if (key.rfind("offload.", 0) == 0) return;
     const size_t call = key.find('(');
     if (call != std::string::npos && !schedules.insert(key.substr(0, call)).second) return;
     notes.push_back(absl::StrCat(key, ": ", before, " in the checkpoint, ", after, " now"));
