@@ -59,7 +59,8 @@ absl::Status OffloadPipeline::Initialise() {
 
 absl::Status OffloadPipeline::Allocate(Ring& ring, int64_t count, int64_t bytes, const char* what) {
   ZERO_ASSIGN_OR_RETURN(
-      ring.memory, context_.device->AllocateHost(count * bytes, MemoryCategory::kHostSlots, what));
+      ring.memory, context_.device->AllocateHost(count * bytes, MemoryCategory::kHostSlots, what,
+                                                 MemoryOf(config().offload)));
   for (int64_t i = 0; i < count; ++i) {
     ring.slots.push_back({ring.memory.bytes_at(i * bytes), Handover(context_.device)});
   }

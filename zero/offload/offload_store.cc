@@ -15,7 +15,8 @@ absl::StatusOr<std::unique_ptr<OffloadStore>> OffloadStore::Create(const Context
   const OffloadPlan& plan = context.plan->offload;
   const auto allocate = [&](Buffer& buffer, int64_t bytes, MemoryCategory category,
                             const char* what) -> absl::Status {
-    ZERO_ASSIGN_OR_RETURN(buffer, context.device->AllocateHost(bytes, category, what));
+    ZERO_ASSIGN_OR_RETURN(buffer,
+                          context.device->AllocateHost(bytes, category, what, MemoryOf(config)));
     // Gaps of records are never written.
     if (bytes > 0) std::memset(buffer.data(), 0, static_cast<size_t>(bytes));
     return absl::OkStatus();

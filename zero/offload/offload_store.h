@@ -15,6 +15,11 @@
 
 namespace zero {
 
+// Of the host, for what is offloaded.
+inline HostMemory MemoryOf(const Offload& offload) {
+  return offload.pin_memory ? HostMemory::kPinned : HostMemory::kPageable;
+}
+
 class OffloadStore {
  public:
   // Allocates and zeroes what the plan says. kResourceExhausted; errors of the disk, with its path.
