@@ -26,6 +26,9 @@ absl::Status RankTrainer::Initialise() {
   const Options& options = job_.options;
   ZERO_ASSIGN_OR_RETURN(const llama::LlamaModel::Options model, ModelOptions(options, job_.model));
   ZERO_ASSIGN_OR_RETURN(device_, MakeDevice({options.device, job_.cuda_device}, job_.pool));
+  if (options.offload.device_memory > 0) device_->set_capacity(options.offload.device_memory);
+  device_->set_host_capacity(
+      HostCapacity(options.offload, job_.group == nullptr ? options.ranks : 1));
   ZERO_ASSIGN_OR_RETURN(stream_, device_->CreateStream(absl::StrCat("model-", group_->rank())));
   ZERO_ASSIGN_OR_RETURN(model_, llama::LlamaModel::Create(job_.model, model, device_.get()));
   ZERO_ASSIGN_OR_RETURN(exchange_,

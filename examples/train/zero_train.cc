@@ -79,9 +79,14 @@ void PrintConfiguration(const Options& options, const llama::LlamaConfig& model,
   }
 }
 
-void PrintPlan(const Options& options, const Cost& cost) {
+// `threads`: of the ranks of this process.
+void PrintPlan(const Options& options, const Cost& cost, int threads) {
+  std::cout << DescribeOffload(options.offload, cost.offloaded_bytes(), cost.disk_bytes, threads);
   std::cout << "stage " << options.stage << "     " << support::Megabytes(cost.total_bytes())
-            << " per rank:";
+            << " per rank"
+            << (options.offload.any() ? absl::StrCat(", ", support::Megabytes(cost.host_bytes()),
+                                                     " of it on the host:")
+                                      : ":");
   const char* separator = " ";
   for (int c = 0; c < kMemoryCategories; ++c) {
     const int64_t bytes = cost.memory[static_cast<size_t>(c)];
@@ -129,7 +134,7 @@ absl::Status Train(Job job, const ResumePoint& point, const RunFolder& checkpoin
   ZERO_ASSIGN_OR_RETURN(MetricsFile metrics,
                         MetricsFile::Create(writes ? options.metrics : "", point.step));
   print();
-  PrintPlan(options, cost);
+  PrintPlan(options, cost, job.pool->threads());
   for (const std::string& note : point.notes) std::cout << "resume      " << note << std::endl;
   for (const RunFolder* folder : {&checkpoints, &output}) {
     if (!folder->open_to_others()) continue;
@@ -233,17 +238,18 @@ absl::StatusOr<llama::TokenDataset> OpenData(const char* flag, const std::string
   return data;
 }
 
-// What the ranks of this process will take of this machine's memory, in the largest stage that
-// runs.
-absl::Status CheckMemory(const Options& options, const llama::LlamaConfig& model, int64_t ranks) {
+// What `ranks` ranks will take of this machine's memory, and a rank of what the flags allow to it
+// and the others of its process, `sharing` in all; in the largest stage that runs.
+absl::Status CheckMemory(const Options& options, const llama::LlamaConfig& model, int64_t ranks,
+                         int64_t sharing) {
   int64_t most = 0;
   for (int stage = 0; stage < 4; ++stage) {
     if (!options.compare_stages && stage != options.stage) continue;
     Options run = options;
     run.stage = stage;
     ZERO_ASSIGN_OR_RETURN(const Cost cost, PlanCost(run, model));
-    const int64_t staging = cost.memory[static_cast<size_t>(MemoryCategory::kHostStaging)];
-    most = std::max(most, options.device == "cuda" ? staging : cost.total_bytes());
+    ZERO_RETURN_IF_ERROR(CheckLimits(options.offload, stage, sharing, cost.offload, cost.memory));
+    most = std::max(most, options.device == "cuda" ? cost.host_bytes() : cost.total_bytes());
   }
   return support::CheckMemory(ranks, static_cast<double>(most), HostMemoryLimit());
 }
@@ -266,8 +272,10 @@ absl::Status Run(const Options& options, const llama::LlamaConfig& model,
                                                     options, model, SampleOrder::kFile));
   }
   ZERO_RETURN_IF_ERROR(LimitSimdTargets(options.simd));
-  ZERO_RETURN_IF_ERROR(
-      CheckMemory(options, model, launch.has_value() ? launch->local_size : options.ranks));
+  ZERO_RETURN_IF_ERROR(CheckMemory(options, model,
+                                   launch.has_value() ? launch->local_size : options.ranks,
+                                   launch.has_value() ? 1 : options.ranks));
+  ZERO_RETURN_IF_ERROR(CheckNvmePath(options.offload));
   // --threads is for all ranks together.
   const int64_t processes = launch.has_value() ? options.ranks : 1;
   ThreadPool pool(static_cast<int>(std::max<int64_t>(options.threads / processes, 1)));
@@ -333,7 +341,8 @@ int Main(const std::vector<std::string>& arguments) {
   for (const auto& [name, value] :
        {std::pair("config", &options.config), std::pair("resume", &options.resume),
         std::pair("checkpoint_dir", &options.checkpoint_dir), std::pair("output", &options.output),
-        std::pair("metrics", &options.metrics)}) {
+        std::pair("metrics", &options.metrics),
+        std::pair("nvme_path", &options.offload.nvme_path)}) {
     if (!usage.ok() || !flags.Given(name) || !value->empty()) continue;
     usage = absl::InvalidArgumentError(
         absl::StrCat("--", name, " is empty; it must name a file or folder"));
