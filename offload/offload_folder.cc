@@ -6,6 +6,7 @@
 #include <cctype>
 #include <cerrno>
 #include <cstring>
+#include <filesystem>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
@@ -69,10 +70,13 @@ absl::StatusOr<std::unique_ptr<OffloadFolder>> OffloadFolder::Create(const std::
   if (nvme_path.empty()) {
     return absl::InvalidArgumentError("nvme_path is empty; it must be a folder of a local disk");
   }
+  // The program may go to another folder meanwhile.
+  std::error_code error;
+  const std::string parent = std::filesystem::absolute(nvme_path, error).string();
   absl::Status failure;
   for (int i = 0; i < kMostTries; ++i) {
-    const std::string path =
-        absl::StrCat(nvme_path, "/", Prefix(), getpid(), ".", rank, ".", RandomDigits());
+    const std::string path = absl::StrCat(error ? nvme_path : parent, "/", Prefix(), getpid(), ".",
+                                          rank, ".", RandomDigits());
     if (Files().MakeFolder(path.c_str(), 0700) != 0) {
       failure = PosixError(nvme_path, "cannot make a folder for offloaded states there", errno);
       if (errno == EEXIST || errno == EINTR) continue;

@@ -305,7 +305,7 @@ absl::StatusOr<Plan> MakePlan(const Config& config, const Model& model, int worl
                                 groups * static_cast<int64_t>(sizeof(GroupScalars))) +
                    static_cast<int64_t>(sizeof(StepRecord))) +
           2 * transfer_bytes + 2 * RankExchange::HostBytes(world_size) + CheckpointSlotBytes(plan) +
-          OffloadScalarBytes(plan));
+          OffloadScalarBytes(plan) + (plan.offload.disk_bytes > 0 ? kDiskFlagBytes : 0));
   const OffloadPlan& offload = plan.offload;
   if (config.offload.optimizer == Place::kHost) {
     set(MemoryCategory::kHostStates, offload.record_bytes);

@@ -145,7 +145,9 @@ DType SentType(const Config& config, DType source);
 // Bytes that an element's master takes besides the weight; 0: it has none of its own.
 int64_t MasterBytes(const Config& config, const Segment& segment);
 
-// Of the host, for the scalars of a step and the parameter groups of what is offloaded.
+// Of the host, for the scalars of a step, the parameter groups of what is offloaded, and the flag
+// of a disk.
+inline constexpr int64_t kDiskFlagBytes = 64;
 int64_t OffloadScalarBytes(const Plan& plan);
 
 // Checks `config` and `model` and lays the model out for `world_size` ranks. Allocates no device

@@ -367,11 +367,11 @@ absl::Status StateTransfer::GatherPlace(const char* name, const StatePlace& plac
   const int64_t bytes = n * BytesOf(place.stored);
   const int64_t first = (place.sliced ? 0 : context_->rank() * slice) + column;
   char* const own = to + context_->rank() * bytes;
-  const char* from = place.device + (first - place.offloaded) * BytesOf(place.stored);
+  const char* from = own;
+  if (place.offloaded == 0) from = place.device + first * BytesOf(place.stored);
   if (place.offloaded > 0) {
     ZERO_RETURN_IF_ERROR(CopyOut(stream, place, first, n, host_raw_.bytes_at(0)));
     ZERO_RETURN_IF_ERROR(context_->device->Copy(stream, own, host_raw_.data(), bytes));
-    from = own;
   }
   const AllGatherPiece piece{from, to, bytes, bytes};
   ZERO_RETURN_IF_ERROR(context_->group->AllGather(stream, name, {&piece, 1}));

@@ -25,6 +25,20 @@ absl::Status EnqueueUnchanged(const Stream& stream, const StepScalars* scalars, 
   });
 }
 
+// The same elements in pieces of at most `most`.
+std::vector<OffloadPiece> PartsOf(const std::vector<OffloadPiece>& pieces, int64_t most) {
+  std::vector<OffloadPiece> parts;
+  for (const OffloadPiece& piece : pieces) {
+    for (int64_t done = 0; done < piece.count; done += most) {
+      OffloadPiece part = piece;
+      part.first += done;
+      part.count = std::min(most, piece.count - done);
+      parts.push_back(part);
+    }
+  }
+  return parts;
+}
+
 }  // namespace
 
 OffloadPipeline::OffloadPipeline(const Context& context, OffloadStore* store,
@@ -172,7 +186,11 @@ absl::Status OffloadPipeline::Update(int unit, WeightStore& weights) {
     weight_reader = &streams_->disk_read->stream();
     weight_writer = &streams_->disk_write->stream();
   }
-  ZERO_RETURN_IF_ERROR(order.BeginWrite(*weight_reader));
+  bool reads_weights = false;
+  for (const OffloadPiece& piece : plan().pieces[unit]) {
+    reads_weights |= UpdateReadsWeight(config(), segment(unit, piece));
+  }
+  if (reads_weights) ZERO_RETURN_IF_ERROR(order.BeginWrite(*weight_reader));
   ZERO_RETURN_IF_ERROR(order.BeginWrite(*weight_writer));
   const Stream& record_reader = on_disk() ? streams_->disk_read->stream() : optimizer;
   const auto begin_read = [&] { return gradient_order_[unit].BeginRead(record_reader); };
@@ -304,7 +322,7 @@ absl::Status OffloadPipeline::StorePiece(int unit, const OffloadPiece& piece, We
 absl::Status OffloadPipeline::LoadWeights(int unit, Handover& order,
                                           absl::Span<char* const> slices) {
   const Stream& copy_in = *streams_->copy_in;
-  const bool disk = weights_place() == Place::kNvme;
+  const bool disk = weights_place() == Place::kNvme && store_->file() != nullptr;
   const Stream& reader = disk ? streams_->disk_weights->stream() : copy_in;
   return order.Read(reader, [&]() -> absl::Status {
     for (int s = 0; s < static_cast<int>(slices.size()); ++s) {
@@ -359,7 +377,7 @@ absl::Status OffloadPipeline::CopyWeights(const WeightStore& weights) {
   std::vector<float> values;
   std::vector<char> raw;
   for (int u = 0; u < context_.units(); ++u) {
-    for (const OffloadPiece& piece : plan().pieces[u]) {
+    for (const OffloadPiece& piece : PartsOf(plan().pieces[u], kTransferElements)) {
       const DType type = segment(u, piece).dtype;
       if (type == DType::kF32) continue;  // its own master
       values.resize(static_cast<size_t>(piece.count));

@@ -85,7 +85,10 @@ class OffloadPipeline {
     return context_.unit(unit).segments[piece.segment];
   }
   RecordLayout LayoutOf(int unit, const OffloadPiece& piece) const;
-  bool on_disk() const { return config().offload.optimizer == Place::kNvme; }
+  // Records are; there are none in a model without elements.
+  bool on_disk() const {
+    return config().offload.optimizer == Place::kNvme && store_->file() != nullptr;
+  }
   Place weights_place() const { return config().offload.parameters; }
 
   absl::Status UpdatePiece(int unit, const OffloadPiece& piece, WeightStore& weights);

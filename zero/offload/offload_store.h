@@ -29,6 +29,8 @@ class OffloadStore {
   char* weights(int unit, int segment) const;
   // Null where nothing is on a disk.
   const DiskFile* file() const { return file_.has_value() ? &*file_ : nullptr; }
+  // What Context::disk_failed points to; null where nothing is on a disk.
+  int32_t* failed() const { return failed_.as<int32_t>(); }
   // Where a segment's offloaded weights begin in the file.
   int64_t weights_on_disk(int unit, int segment) const;
 
@@ -56,6 +58,7 @@ class OffloadStore {
                           int64_t n) const;
 
   const Context& context_;
+  Buffer failed_;  // int32_t
   Buffer records_;
   Buffer weights_;
   std::unique_ptr<OffloadFolder> folder_;
