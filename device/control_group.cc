@@ -22,7 +22,8 @@ void AddWithParents(const std::string& top, std::string path, std::vector<std::s
 std::vector<std::string> ControlGroupFolders(const std::string& root,
                                              const std::string& controller) {
   const std::string tree = root + "/sys/fs/cgroup";
-  std::vector<std::string> folders = {tree, absl::StrCat(tree, "/", controller)};
+  const std::string old = absl::StrCat(tree, "/", controller);  // of version 1
+  std::vector<std::string> folders = {tree, old};
   std::ifstream groups(root + "/proc/self/cgroup");
   for (std::string line; std::getline(groups, line);) {
     // "4:cpu,cpuacct:/job": number, controllers (none: version 2), group.
@@ -32,7 +33,7 @@ std::vector<std::string> ControlGroupFolders(const std::string& root,
     if (parts[1].empty()) {
       AddWithParents(tree, parts[2], &folders);
     } else if (std::find(controllers.begin(), controllers.end(), controller) != controllers.end()) {
-      AddWithParents(folders[1], parts[2], &folders);
+      AddWithParents(old, parts[2], &folders);
     }
   }
   return folders;

@@ -56,7 +56,7 @@ std::vector<std::string> RemoveDead(const std::string& nvme_path) {
   for (const std::string& name : *names) {
     if (!IsOfThisHost(name)) continue;
     const std::string path = nvme_path + "/" + name;
-    const absl::StatusOr<FolderLock> lock = FolderLock::TryLock(path);
+    const absl::StatusOr<FolderOwner> lock = FolderOwner::TryOwn(path);
     if (lock.ok() && RemoveTree(path).ok()) removed.push_back(path);
   }
   return removed;
@@ -79,7 +79,7 @@ absl::StatusOr<std::unique_ptr<OffloadFolder>> OffloadFolder::Create(const std::
       return failure;
     }
     // Until it is locked another rank may take it for one that was left.
-    absl::StatusOr<FolderLock> lock = FolderLock::TryLock(path);
+    absl::StatusOr<FolderOwner> lock = FolderOwner::TryOwn(path);
     if (lock.ok()) {
       std::unique_ptr<OffloadFolder> folder(new OffloadFolder(path, *std::move(lock)));
       folder->removed_ = RemoveDead(nvme_path);

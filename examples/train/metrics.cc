@@ -3,6 +3,7 @@
 #include <cerrno>
 #include <cstring>
 #include <filesystem>
+#include <sstream>
 #include <utility>
 
 #include "absl/strings/match.h"
@@ -36,9 +37,8 @@ std::string WireObject(const WireBytes& wire) {
   return json + "}";
 }
 
-// The lines of the steps up to `step`.
-absl::StatusOr<std::string> LinesUpTo(const std::string& path, int64_t step) {
-  std::ifstream file(path, std::ios::binary);
+// The lines of the steps up to `step` of what was in `path`.
+absl::StatusOr<std::string> LinesUpTo(const std::string& path, std::istream& file, int64_t step) {
   std::string kept, line;
   for (int64_t number = 1; std::getline(file, line); ++number) {
     if (file.eof()) break;  // the last line was not finished
@@ -95,9 +95,15 @@ absl::StatusOr<MetricsFile> MetricsFile::Create(const std::string& path, int64_t
   }
   metrics.path_ = path;
   if (resumed_step > 0) {
-    ZERO_ASSIGN_OR_RETURN(metrics.kept_, LinesUpTo(path, resumed_step));
+    std::ifstream file(path, std::ios::binary);
+    ZERO_ASSIGN_OR_RETURN(metrics.kept_, LinesUpTo(path, file, resumed_step));
   }
   return metrics;
+}
+
+void MetricsFile::GoBackTo(int64_t step) {
+  std::istringstream lines(kept_);
+  kept_ = LinesUpTo(path_, lines, step).value_or("");
 }
 
 MetricsFile::~MetricsFile() {

@@ -19,9 +19,8 @@ namespace zero::train {
 // sent. Numbers read back exactly; null: not finite.
 std::string MetricsLine(const StepReport& report);
 
-// Writes whole lines, each at once. The first replaces what is in the file, but for lines of
-// steps before the run; a file that was made
-// for nothing is removed again.
+// Writes whole lines, each at once. The first replaces what is in the file, but for lines of steps
+// before the run; a file that was made for nothing is removed again.
 class MetricsFile {
  public:
   // Tries whether `path` can be written to. An empty path: no metrics are wanted. After
@@ -32,6 +31,8 @@ class MetricsFile {
   MetricsFile& operator=(MetricsFile&&) = default;
   ~MetricsFile();
 
+  // The run begins after an earlier step than was said: lines of later ones go. Before Write.
+  void GoBackTo(int64_t step);
   absl::Status Write(const StepReport& report);
 
  private:

@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <cerrno>
 
+#include "device/status.h"
 #include "tests/catch.h"
 #include "tests/io/faulty_transfers.h"
 #include "tests/io/temporary_folder.h"
@@ -84,6 +85,56 @@ TEST_CASE("Offload: a folder that is none or has no room is refused before anyth
     CHECK(std::string(outcome.status.message()).find("free") != std::string::npos);
   }
   CHECK(folder.Names().empty());
+}
+
+TEST_CASE("Offload: the report has the bytes that the plan gives a step", "[zero]") {
+  OffloadCell cell;
+  cell.optimizer = Place::kNvme;
+  cell.parameters = Place::kNvme;
+  cell.model = "large";
+  cell.dtype = DType::kBF16;
+  const TemporaryFolder folder;
+  ToyRun run = MakeRun(cell, folder.path());
+  run.evaluate_between = false;
+  run.config.poison_slots = false;
+  std::vector<OffloadReport> reports;
+  run.between = [&](ShardedOptimizer& optimizer, int, int) -> absl::Status {
+    ZERO_RETURN_IF_ERROR(optimizer.Finish());
+    reports.push_back(optimizer.offload_report());
+    return absl::OkStatus();
+  };
+  const Outcome outcome = RunToy(run);
+  REQUIRE_OK(outcome.status);
+  REQUIRE(reports.size() == 4);
+  // Units of one, ten and one piece, in records of 4096 bytes a section: gradients, masters and two
+  // moments in fp32. With one slot of prefetch and three units a pass gathers five.
+  int64_t gradients = 0;
+  int64_t states = 0;
+  int64_t weights = 0;
+  for (const auto& unit : outcome.plan.offload.pieces) {
+    for (const OffloadPiece& piece : unit) {
+      const auto padded = [](int64_t bytes) { return (bytes + 4095) / 4096 * 4096; };
+      gradients += padded(4 * piece.count);
+      states += 3 * padded(4 * piece.count);
+      weights += padded(2 * piece.count);
+    }
+  }
+  for (size_t i = 1; i < reports.size(); ++i) {
+    const OffloadReport& before = reports[i - 1];
+    const OffloadReport& after = reports[i];
+    INFO("step " << i);
+    CHECK(after.bytes_written - before.bytes_written == gradients + states + weights);
+    const int64_t read = after.bytes_read - before.bytes_read - gradients - states;
+    CHECK(read >= weights);
+    CHECK(read <= 2 * weights);
+    CHECK(after.optimizer > before.optimizer);
+    CHECK(after.disk_read > before.disk_read);
+    CHECK(after.disk_write > before.disk_write);
+    CHECK(after.await_weights >= before.await_weights);
+    CHECK(after.await_piece >= before.await_piece);
+    CHECK(after.bytes_to_device > before.bytes_to_device);
+    CHECK(after.bytes_from_device > before.bytes_from_device);
+  }
 }
 
 TEST_CASE("Offload: a small matrix has no data race", "[zero][thread]") {

@@ -60,7 +60,7 @@ absl::Status OffloadPipeline::Initialise() {
 absl::Status OffloadPipeline::Allocate(Ring& ring, int64_t count, int64_t bytes, const char* what) {
   ZERO_ASSIGN_OR_RETURN(
       ring.memory, context_.device->AllocateHost(count * bytes, MemoryCategory::kHostSlots, what,
-                                                 MemoryOf(config().offload)));
+                                                 HostMemoryOf(config().offload)));
   for (int64_t i = 0; i < count; ++i) {
     ring.slots.push_back({ring.memory.bytes_at(i * bytes), Handover(context_.device)});
   }
@@ -175,7 +175,8 @@ absl::Status OffloadPipeline::Update(int unit, WeightStore& weights) {
   ZERO_RETURN_IF_ERROR(order.BeginWrite(*weight_reader));
   ZERO_RETURN_IF_ERROR(order.BeginWrite(*weight_writer));
   const Stream& record_reader = on_disk() ? streams_->disk_read->stream() : optimizer;
-  ZERO_RETURN_IF_ERROR(gradient_order_[unit].BeginRead(record_reader));
+  const auto begin_read = [&] { return gradient_order_[unit].BeginRead(record_reader); };
+  ZERO_RETURN_IF_ERROR(on_disk() ? begin_read() : await_gradients_.Time(optimizer, begin_read));
   if (on_disk()) {
     ZERO_RETURN_IF_ERROR(record_order_[unit].BeginWrite(streams_->disk_read->stream()));
     ZERO_RETURN_IF_ERROR(record_order_[unit].BeginWrite(streams_->disk_write->stream()));
@@ -207,7 +208,9 @@ absl::Status OffloadPipeline::UpdatePiece(int unit, const OffloadPiece& piece,
         store_->weights(unit, piece.segment) + piece.first * SizeOf(segment(unit, piece).dtype);
   }
   ZERO_RETURN_IF_ERROR(
-      slot.order.Write(optimizer, [&] { return ComputePiece(unit, piece, record, weight); }));
+      await_piece_.Time(optimizer, [&] { return slot.order.BeginWrite(optimizer); }));
+  ZERO_RETURN_IF_ERROR(ComputePiece(unit, piece, record, weight));
+  ZERO_RETURN_IF_ERROR(slot.order.EndWrite(optimizer));
   return StorePiece(unit, piece, weights, slot);
 }
 
@@ -257,8 +260,10 @@ absl::Status OffloadPipeline::ComputePiece(int unit, const OffloadPiece& piece, 
   memory.scalars = scalars_.as<StepScalars>();
   memory.rows = reinterpret_cast<const GroupScalars*>(scalars_.bytes_at(sizeof(StepScalars)));
   const Stream& optimizer = *streams_->optimizer;
-  ZERO_RETURN_IF_ERROR(
-      EnqueueUpdate(optimizer, context_, unit, piece.segment, piece.first, piece.count, memory));
+  ZERO_RETURN_IF_ERROR(optimizer_.Time(optimizer, [&] {
+    return EnqueueUpdate(optimizer, context_, unit, piece.segment, piece.first, piece.count,
+                         memory);
+  }));
   if (UpdateReadsWeight(config(), where) || weights_place() == Place::kHost) {
     return absl::OkStatus();
   }
@@ -325,6 +330,27 @@ absl::Status OffloadPipeline::LoadWeights(int unit, Handover& order,
     }
     return absl::OkStatus();
   });
+}
+
+OffloadReport OffloadPipeline::report() const {
+  OffloadReport report;
+  report.optimizer = optimizer_.seconds();
+  report.await_gradients = await_gradients_.seconds();
+  report.await_piece = await_piece_.seconds();
+  report.await_weights = await_weights_.seconds();
+  report.await_gradient_slot = await_gradient_slot_.seconds();
+  for (const DiskLane* lane :
+       {streams_->disk_read.get(), streams_->disk_write.get(), streams_->disk_weights.get()}) {
+    if (lane == nullptr) continue;
+    const DiskTraffic traffic = lane->traffic();
+    report.bytes_read += traffic.bytes_read;
+    report.bytes_written += traffic.bytes_written;
+    const bool writes = lane == streams_->disk_write.get();
+    (writes ? report.disk_write : report.disk_read) += traffic.busy_seconds;
+  }
+  report.bytes_to_device = context_.device->bytes_to_device();
+  report.bytes_from_device = context_.device->bytes_from_device();
+  return report;
 }
 
 absl::Status OffloadPipeline::CopyWeights(const WeightStore& weights) {

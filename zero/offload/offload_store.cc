@@ -9,14 +9,18 @@
 
 namespace zero {
 
+HostMemory HostMemoryOf(const Offload& offload) {
+  return offload.pin_memory ? HostMemory::kPinned : HostMemory::kPageable;
+}
+
 absl::StatusOr<std::unique_ptr<OffloadStore>> OffloadStore::Create(const Context& context) {
   std::unique_ptr<OffloadStore> store(new OffloadStore(context));
   const Offload& config = context.plan->config.offload;
   const OffloadPlan& plan = context.plan->offload;
   const auto allocate = [&](Buffer& buffer, int64_t bytes, MemoryCategory category,
                             const char* what) -> absl::Status {
-    ZERO_ASSIGN_OR_RETURN(buffer,
-                          context.device->AllocateHost(bytes, category, what, MemoryOf(config)));
+    ZERO_ASSIGN_OR_RETURN(
+        buffer, context.device->AllocateHost(bytes, category, what, HostMemoryOf(config)));
     // Gaps of records are never written.
     if (bytes > 0) std::memset(buffer.data(), 0, static_cast<size_t>(bytes));
     return absl::OkStatus();

@@ -15,10 +15,8 @@
 
 namespace zero {
 
-// Of the host, for what is offloaded.
-inline HostMemory MemoryOf(const Offload& offload) {
-  return offload.pin_memory ? HostMemory::kPinned : HostMemory::kPageable;
-}
+// What states and slots are allocated as.
+HostMemory HostMemoryOf(const Offload& offload);
 
 class OffloadStore {
  public:
