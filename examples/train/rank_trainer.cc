@@ -69,6 +69,7 @@ absl::Status RankTrainer::RunSteps() {
   (void)NewTraffic();  // of the initial weights
   checkpoints_.Start(optimizer_.get());
   last_finish_ = Clock::now();
+  offload_ = optimizer_->offload_report();
   int64_t step = checkpoints_.first_step();
   while (step < options.steps && !checkpoints_.stops()) {
     ++step;
@@ -147,6 +148,9 @@ absl::StatusOr<StepReport> RankTrainer::TakeReport() {
   report.tokens = gathered.tokens;
   report.memory = gathered.memory;
   report.wire = std::move(flight.wire);
+  const OffloadReport offload = optimizer_->offload_report();
+  report.offload = offload;
+  report.offload -= std::exchange(offload_, offload);
   applied_ |= report.result.applied;
   if (!report.result.applied && !first_skip_.has_value()) first_skip_ = report;
   return report;

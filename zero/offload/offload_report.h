@@ -25,6 +25,10 @@ struct OffloadReport {
   int64_t bytes_from_device = 0;
   int64_t bytes_read = 0;  // from the disk
   int64_t bytes_written = 0;
+
+  OffloadReport& operator+=(const OffloadReport& other);
+  OffloadReport& operator-=(const OffloadReport& other);
+  bool operator==(const OffloadReport&) const = default;
 };
 
 }  // namespace zero
