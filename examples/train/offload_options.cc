@@ -77,10 +77,10 @@ absl::Status CheckDevice(const OffloadOptions& options, int64_t stage, const Off
   if (stage == 3 && offload.parameters == Place::kDevice) helps.push_back("--offload_param cpu");
   if (offload.ratio < 1) helps.push_back("a larger --offload_ratio");
   helps.push_back("a smaller --micro_batch");
-  return absl::ResourceExhaustedError(
-      absl::StrCat("--device_memory is ", support::SizeText(options.device_memory),
-                   ", but each rank takes ", support::Megabytes(device.bytes()), " on its device (",
-                   device.parts(), "); less is taken with ", absl::StrJoin(helps, ", or ")));
+  return absl::ResourceExhaustedError(absl::StrCat(
+      "--device_memory is ", support::SizeText(options.device_memory), ", but each rank takes ",
+      support::Megabytes(device.bytes()), " on its device in stage ", stage, " (", device.parts(),
+      "); less is taken with ", absl::StrJoin(helps, ", or ")));
 }
 
 }  // namespace

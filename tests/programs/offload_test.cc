@@ -227,7 +227,8 @@ TEST_CASE("zero-train: memory that the flags allow is not passed and what helps 
                {"--host_memory is 300KB", "2 ranks x ", "host_states ", "--offload_optimizer nvme",
                 "a smaller --offload_ratio"});
   CheckRefused(place, Joined(cpu, {"--device_memory=100KB"}), 1,
-               {"--device_memory is 100KB", "on its device (", "more --ranks", "--offload_param"});
+               {"--device_memory is 100KB", "on its device in stage 3 (", "more --ranks",
+                "--offload_param"});
   // What is planned is enough, to the byte, for all ranks together.
   const std::string metrics = place.folder.Metrics(Joined(cpu, {"--ranks=2"}));
   int64_t host = 0, device = 0;
