@@ -66,12 +66,27 @@ TEST_CASE("zero-bench: optimizer has a verified row for each optimizer and kind 
   }
 }
 
+TEST_CASE("zero-bench: offload has a verified row for each kind of gradient and master",
+          "[programs][bench]") {
+  const Outcome outcome =
+      RunProgram("zero-bench", {"offload", "--elements", "1100000", "--repeats", "1"});
+  INFO(outcome.out << outcome.err);
+  CHECK(outcome.status == 0);
+  CHECK_THAT(outcome.out, ContainsSubstring("bit for bit"));
+  for (const char* row :
+       {"fp32 fp32 30", "bf16 fp32 28", "fp32 split 28", "bf16 split 26", "triad, streamed 12"}) {
+    INFO(row);
+    CHECK(CountRows(outcome.out, row) == 1);
+  }
+}
+
 TEST_CASE(
     "zero-bench: what this machine has no memory for is one line before anything is allocated",
     "[programs][bench]") {
   const std::vector<std::pair<std::vector<std::string>, std::string>> cases = {
       {{"stages", "--elements", "1000000000000"}, "4 ranks x "},
       {{"kernels", "--elements", "10000000000000"}, "memory"},
+      {{"offload", "--elements", "1000000000000"}, "1 rank x "},
       {{"collectives", "-b", "1024G", "-e", "1024G"}, "memory"}};
   for (const auto& [arguments, wanted] : cases) {
     const Outcome outcome = RunProgram("zero-bench", arguments);
@@ -85,7 +100,7 @@ TEST_CASE(
 
 TEST_CASE("zero-bench: a file that cannot be written is refused before anything is measured",
           "[programs][bench]") {
-  for (const char* subcommand : {"collectives", "kernels", "optimizer", "stages"}) {
+  for (const char* subcommand : {"collectives", "kernels", "offload", "optimizer", "stages"}) {
     const Outcome outcome = RunProgram("zero-bench", {subcommand, "--json", "/proc/zero/a"});
     INFO(subcommand << ": " << outcome.err);
     CHECK(outcome.status == 1);
