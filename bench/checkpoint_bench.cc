@@ -1,7 +1,5 @@
 // zero-bench checkpoint: checkpoints saved and loaded beside plain writes and reads of the same
 // bytes on the same disk, and what training loses while one is written.
-#include <stdlib.h>
-
 #include <algorithm>
 #include <cstdio>
 #include <filesystem>
@@ -21,6 +19,7 @@
 #include "bench/samples.h"
 #include "bench/stage_rank.h"
 #include "bench/subcommand.h"
+#include "bench/workspace.h"
 #include "collectives/local_group.h"
 #include "device/host_memory.h"
 #include "device/status.h"
@@ -53,29 +52,6 @@ struct Results {
   Samples save_all;  // until the checkpoint was complete
   Samples stall;     // what its steps and the call took more than steps do without it
   double step = 0;   // median without
-};
-
-// A folder for this run only, removed with everything in it.
-class Workspace {
- public:
-  static absl::StatusOr<Workspace> Create(const std::string& folder) {
-    std::string path = folder + "/zero-bench-XXXXXX";
-    if (mkdtemp(path.data()) == nullptr) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("--folder: no folder can be made in '", folder, "'"));
-    }
-    return Workspace(path);
-  }
-  Workspace(Workspace&& other) noexcept : path_(std::exchange(other.path_, "")) {}
-  Workspace& operator=(Workspace&&) = delete;
-  ~Workspace() {
-    if (!path_.empty()) (void)RemoveTree(path_);
-  }
-  const std::string& path() const { return path_; }
-
- private:
-  explicit Workspace(std::string path) : path_(std::move(path)) {}
-  std::string path_;
 };
 
 // One rank's part of a run.

@@ -30,10 +30,19 @@ float InitialWeight(int64_t element) { return static_cast<float>(element % 251 -
 absl::StatusOr<std::unique_ptr<StageRank>> StageRank::Create(const StageModel& model, int stage,
                                                              ThreadPool* pool, ProcessGroup* group,
                                                              int64_t checkpoint_memory) {
-  HostDevice::Options options;
-  options.pool = pool;
-  std::unique_ptr<StageRank> rank(new StageRank(model, group, options));
-  ZERO_RETURN_IF_ERROR(rank->Initialise(stage, checkpoint_memory));
+  HostDevice::Options device;
+  device.pool = pool;
+  Config config = ConfigOf(model, stage);
+  config.checkpoint_memory = checkpoint_memory;
+  return Create(model, config, device, group);
+}
+
+absl::StatusOr<std::unique_ptr<StageRank>> StageRank::Create(const StageModel& model,
+                                                             const Config& config,
+                                                             const HostDevice::Options& device,
+                                                             ProcessGroup* group) {
+  std::unique_ptr<StageRank> rank(new StageRank(model, group, device));
+  ZERO_RETURN_IF_ERROR(rank->Initialise(config));
   return rank;
 }
 
@@ -44,9 +53,7 @@ Config StageRank::ConfigOf(const StageModel& model, int stage) {
   return config;
 }
 
-absl::Status StageRank::Initialise(int stage, int64_t checkpoint_memory) {
-  Config config = ConfigOf(model_, stage);
-  config.checkpoint_memory = checkpoint_memory;
+absl::Status StageRank::Initialise(const Config& config) {
   ZERO_ASSIGN_OR_RETURN(optimizer_,
                         ShardedOptimizer::Create(config, model_.Make(), &device_, group_));
   ZERO_ASSIGN_OR_RETURN(stream_, device_.CreateStream(absl::StrCat("trainer-", group_->rank())));
@@ -59,30 +66,52 @@ absl::Status StageRank::Initialise(int stage, int64_t checkpoint_memory) {
                            });
 }
 
-absl::Status StageRank::Step(double compute_seconds) {
+absl::Status StageRank::EnqueueCompute(double seconds) const {
+  if (seconds <= 0) return absl::OkStatus();
+  return stream_->Enqueue("compute", [seconds] {
+    std::this_thread::sleep_for(std::chrono::duration<double>(seconds));
+    return absl::OkStatus();
+  });
+}
+
+absl::StatusOr<Pending<StepResult>> StageRank::EnqueueStep(const Compute& compute) {
   const int units = static_cast<int>(model_.units);
   ++steps_;
   ZERO_RETURN_IF_ERROR(optimizer_->BeginPass(Pass::kTrainLast));
   for (int u = 0; u < units; ++u) {
     ZERO_RETURN_IF_ERROR(optimizer_->AcquireWeights(u, *stream_).status());
+    ZERO_RETURN_IF_ERROR(EnqueueCompute(compute.forward));
     ZERO_RETURN_IF_ERROR(optimizer_->ReleaseWeights(u, *stream_));
-  }
-  if (compute_seconds > 0) {
-    ZERO_RETURN_IF_ERROR(stream_->Enqueue("compute", [compute_seconds] {
-      std::this_thread::sleep_for(std::chrono::duration<double>(compute_seconds));
-      return absl::OkStatus();
-    }));
   }
   for (int u = units - 1; u >= 0; --u) {
     ZERO_RETURN_IF_ERROR(optimizer_->AcquireWeights(u, *stream_).status());
     ZERO_ASSIGN_OR_RETURN(const Gradients gradients, optimizer_->AcquireGradients(u, *stream_));
+    ZERO_RETURN_IF_ERROR(EnqueueCompute(compute.backward));
     const float value = static_cast<float>((steps_ * 5 + u * 3 + group_->rank()) % 7 - 2) / 64;
     ZERO_RETURN_IF_ERROR(Fill(*stream_, gradients.data[0], model_.dtype, value, model_.elements));
     ZERO_RETURN_IF_ERROR(optimizer_->ReduceGradients(u, *stream_));
     ZERO_RETURN_IF_ERROR(optimizer_->ReleaseWeights(u, *stream_));
   }
-  ZERO_RETURN_IF_ERROR(optimizer_->Step().status());
-  return optimizer_->Finish();
+  return optimizer_->Step();
+}
+
+absl::Status StageRank::ComputeOnly(const Compute& compute) {
+  if (scratch_.bytes() == 0) {
+    ZERO_ASSIGN_OR_RETURN(scratch_, device_.Allocate(model_.elements * SizeOf(model_.dtype),
+                                                     MemoryCategory::kOther, "a unit's gradient"));
+  }
+  for (int64_t u = 0; u < model_.units; ++u) ZERO_RETURN_IF_ERROR(EnqueueCompute(compute.forward));
+  for (int64_t u = 0; u < model_.units; ++u) {
+    ZERO_RETURN_IF_ERROR(EnqueueCompute(compute.backward));
+    ZERO_RETURN_IF_ERROR(Fill(*stream_, scratch_.data(), model_.dtype, 0.5f, model_.elements));
+  }
+  return stream_->Synchronize();
+}
+
+absl::Status StageRank::Step(double compute_seconds) {
+  const Compute compute = {compute_seconds / static_cast<double>(model_.units), 0};
+  ZERO_RETURN_IF_ERROR(EnqueueStep(compute).status());
+  return Finish();
 }
 
 absl::StatusOr<std::vector<float>> StageRank::Weights(int unit) {

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "device/buffer.h"
 #include "device/host_device.h"
 #include "zero/sharded_optimizer.h"
 
@@ -28,12 +29,27 @@ class StageRank {
   static absl::StatusOr<std::unique_ptr<StageRank>> Create(const StageModel& model, int stage,
                                                            ThreadPool* pool, ProcessGroup* group,
                                                            int64_t checkpoint_memory = 0);
+  // The same with any configuration and device.
+  static absl::StatusOr<std::unique_ptr<StageRank>> Create(const StageModel& model,
+                                                           const Config& config,
+                                                           const HostDevice::Options& device,
+                                                           ProcessGroup* group);
 
+  // How long the trainer's stream waits at each unit, as for a device that computes: seconds.
+  struct Compute {
+    double forward = 0;
+    double backward = 0;
+  };
   // [C] One step of one micro-batch: forward acquires and releases every unit, backward fills each
-  // gradient with a constant of step, unit and rank. Returns when everything has run on this rank.
-  // The trainer's stream waits for `compute_seconds` in the forward pass, as for a device that
-  // computes.
+  // gradient with a constant of step, unit and rank. Returns when it is enqueued, which waits if
+  // two steps are under way.
+  absl::StatusOr<Pending<StepResult>> EnqueueStep(const Compute& compute);
+  // What the trainer's stream does in such a step and nothing else, waited for.
+  absl::Status ComputeOnly(const Compute& compute);
+  // [C] The same, waited for; `compute_seconds` in all, in the forward pass.
   absl::Status Step(double compute_seconds = 0);
+  // Waits until all has run on this rank.
+  absl::Status Finish() { return optimizer_->Finish(); }
 
   // [C] The whole weights of a unit.
   absl::StatusOr<std::vector<float>> Weights(int unit);
@@ -48,11 +64,13 @@ class StageRank {
  private:
   StageRank(const StageModel& model, ProcessGroup* group, HostDevice::Options options)
       : model_(model), group_(group), device_(options) {}
-  absl::Status Initialise(int stage, int64_t checkpoint_memory);
+  absl::Status Initialise(const Config& config);
+  absl::Status EnqueueCompute(double seconds) const;
 
   const StageModel model_;
   ProcessGroup* const group_;
   HostDevice device_;
+  Buffer scratch_;  // ComputeOnly's
   std::unique_ptr<ShardedOptimizer> optimizer_;
   std::unique_ptr<Stream> stream_;  // ends before the optimizer does
   int64_t steps_ = 0;

@@ -14,6 +14,7 @@ using Subcommand = absl::Status (*)(const std::vector<std::string>& arguments);
 absl::Status RunCheckpoint(const std::vector<std::string>& arguments);
 absl::Status RunCollectives(const std::vector<std::string>& arguments);
 absl::Status RunKernels(const std::vector<std::string>& arguments);
+absl::Status RunOffload(const std::vector<std::string>& arguments);
 absl::Status RunOptimizer(const std::vector<std::string>& arguments);
 absl::Status RunStages(const std::vector<std::string>& arguments);
 

@@ -19,6 +19,7 @@ constexpr Entry kSubcommands[] = {
      RunCheckpoint},
     {"collectives", "the collectives of a step, with the flags of nccl-tests", RunCollectives},
     {"kernels", "the kernels of a step, against the speed of the memory", RunKernels},
+    {"offload", "what is offloaded, against the speed of memory, disk and link", RunOffload},
     {"optimizer", "the update by optimizer and kind of master, against the speed of the memory",
      RunOptimizer},
     {"stages", "stages 0 to 3 side by side: bytes, wire and time of a step", RunStages},

@@ -1,9 +1,11 @@
+#include <algorithm>
 #include <sstream>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "tests/catch.h"
+#include "tests/io/temporary_folder.h"
 #include "tests/programs/subprocess.h"
 
 namespace zero::programs {
@@ -66,12 +68,57 @@ TEST_CASE("zero-bench: optimizer has a verified row for each optimizer and kind 
   }
 }
 
+TEST_CASE("zero-bench: offload has a verified row for each kind of gradient and master",
+          "[programs][bench]") {
+  const Outcome outcome =
+      RunProgram("zero-bench", {"offload", "--elements", "1100000", "--repeats", "1"});
+  INFO(outcome.out << outcome.err);
+  CHECK(outcome.status == 0);
+  CHECK_THAT(outcome.out, ContainsSubstring("bit for bit"));
+  for (const char* row :
+       {"fp32 fp32 30", "bf16 fp32 28", "fp32 split 28", "bf16 split 26", "triad, streamed 12"}) {
+    INFO(row);
+    CHECK(CountRows(outcome.out, row) == 1);
+  }
+}
+
+TEST_CASE("zero-bench: offload measures steps on a disk and leaves nothing there",
+          "[programs][bench]") {
+  TemporaryFolder folder;
+  const Outcome outcome = RunProgram(
+      "zero-bench", {"offload", "--part", "disk", "--elements", "65536", "--units", "2",
+                     "--repeats", "1", "--piece_elements", "8192", "--folder", folder.path()});
+  INFO(outcome.out << outcome.err);
+  CHECK(folder.Names().empty());
+  if (outcome.status == 1) {
+    CHECK_THAT(outcome.err, ContainsSubstring("io_uring"));
+    return;
+  }
+  CHECK(outcome.status == 0);
+  // Records of 16 bytes a parameter and weights of 2: two units stay live between the passes, so
+  // that they are read once.
+  CHECK_THAT(outcome.out, ContainsSubstring("a step reads 1.2 MB and writes 1.2 MB: "));
+}
+
+TEST_CASE("zero-bench: offload measures steps at the end of a link for each length of compute",
+          "[programs][bench]") {
+  const Outcome outcome =
+      RunProgram("zero-bench", {"offload", "--part", "link", "--elements", "65536", "--units", "4",
+                                "--repeats", "1", "--link_gbps", "0.05", "--gradients", "bf16"});
+  INFO(outcome.out << outcome.err);
+  CHECK(outcome.status == 0);
+  CHECK_THAT(outcome.out, ContainsSubstring("without compute: gradients out") &&
+                              ContainsSubstring("overlap: 1 - (step - compute)"));
+  CHECK(std::count(outcome.out.begin(), outcome.out.end(), '\n') == 13);
+}
+
 TEST_CASE(
     "zero-bench: what this machine has no memory for is one line before anything is allocated",
     "[programs][bench]") {
   const std::vector<std::pair<std::vector<std::string>, std::string>> cases = {
       {{"stages", "--elements", "1000000000000"}, "4 ranks x "},
       {{"kernels", "--elements", "10000000000000"}, "memory"},
+      {{"offload", "--elements", "1000000000000"}, "1 rank x "},
       {{"collectives", "-b", "1024G", "-e", "1024G"}, "memory"}};
   for (const auto& [arguments, wanted] : cases) {
     const Outcome outcome = RunProgram("zero-bench", arguments);
@@ -85,7 +132,7 @@ TEST_CASE(
 
 TEST_CASE("zero-bench: a file that cannot be written is refused before anything is measured",
           "[programs][bench]") {
-  for (const char* subcommand : {"collectives", "kernels", "optimizer", "stages"}) {
+  for (const char* subcommand : {"collectives", "kernels", "offload", "optimizer", "stages"}) {
     const Outcome outcome = RunProgram("zero-bench", {subcommand, "--json", "/proc/zero/a"});
     INFO(subcommand << ": " << outcome.err);
     CHECK(outcome.status == 1);
