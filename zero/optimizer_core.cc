@@ -1,5 +1,6 @@
 #include "zero/optimizer_core.h"
 
+#include <algorithm>
 #include <cmath>
 #include <utility>
 
@@ -404,6 +405,22 @@ absl::Status OptimizerCore::Finish() {
   ZERO_RETURN_IF_ERROR(drained);
   progress_->Finished();
   return absl::OkStatus();
+}
+
+std::vector<std::string> OptimizerCore::notes() const {
+  std::vector<std::string> notes = context_.device->notes();
+  const auto add = [&notes](const std::string& note) {
+    if (note.empty() || std::find(notes.begin(), notes.end(), note) != notes.end()) return;
+    notes.push_back(note);
+  };
+  if (offload_store_ != nullptr && offload_store_->file() != nullptr) {
+    add(offload_store_->file()->note());
+    for (const std::string& removed : offload_store_->removed()) {
+      add(absl::StrCat("removed ", removed, ", which a run had left that ended before it could"));
+    }
+    add(offload_streams_.disk_read->note());
+  }
+  return notes;
 }
 
 std::string OptimizerCore::accounting_json() const {

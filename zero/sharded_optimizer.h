@@ -220,6 +220,9 @@ class ShardedOptimizer {
   // Where the time of offloaded steps went and what they moved; zeros where nothing is offloaded.
   // From any thread.
   virtual OffloadReport offload_report() const = 0;
+  // What a program should say once: memory that could not be pinned, disks that are reached in a
+  // slower way, what dead runs had left. One sentence each.
+  virtual std::vector<std::string> notes() const = 0;
 };
 
 }  // namespace zero

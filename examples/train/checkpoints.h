@@ -78,13 +78,14 @@ class CheckpointKeeper {
   absl::Status FinishWriting();
 
   const RunEnd& end() const { return end_; }
+  // A line for whoever reads what the run prints, from rank 0.
+  void Say(const std::string& line) const;
 
  private:
   using Clock = std::chrono::steady_clock;
 
   bool saves() const { return !options_.checkpoint_dir.empty(); }
   bool leads() const { return group_->rank() == 0; }
-  void Say(const std::string& line) const;
   // [collective] Rank 0's path.
   absl::StatusOr<std::string> PathOfAll(Device* device, const Stream& stream,
                                         const std::string& path) const;

@@ -37,6 +37,9 @@ absl::Status RankTrainer::Initialise() {
   ZERO_ASSIGN_OR_RETURN(optimizer_,
                         ShardedOptimizer::Create(OptimizerConfig(options), std::move(grouped),
                                                  device_.get(), group_));
+  for (const std::string& note : optimizer_->notes()) {
+    checkpoints_.Say(absl::StrCat("note        ", note));
+  }
   ZERO_ASSIGN_OR_RETURN(const bool resumed,
                         checkpoints_.Resume(device_.get(), *stream_, optimizer_.get()));
   applied_ = checkpoints_.applied_before();

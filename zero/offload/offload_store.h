@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <string>
 #include <vector>
 
 #include "absl/status/statusor.h"
@@ -31,6 +32,10 @@ class OffloadStore {
   const DiskFile* file() const { return file_.has_value() ? &*file_ : nullptr; }
   // What Context::disk_failed points to; null where nothing is on a disk.
   int32_t* failed() const { return failed_.as<int32_t>(); }
+  // Folders of dead runs that Create has removed.
+  std::vector<std::string> removed() const {
+    return folder_ == nullptr ? std::vector<std::string>() : folder_->removed();
+  }
   // Where a segment's offloaded weights begin in the file.
   int64_t weights_on_disk(int unit, int segment) const;
 
