@@ -68,7 +68,8 @@ absl::Status DiskLane::Transfer(bool writes, const std::vector<DiskRange>& range
   traffic_.busy_seconds += took.count();
   if (status.ok()) (writes ? traffic_.bytes_written : traffic_.bytes_read) += bytes;
   // Whether anything is lost, or there is only no room, is for whoever knows what was moved.
-  return status.ok() ? status : absl::UnavailableError(status.message());
+  const bool of_disk = !status.ok() && !absl::IsInvalidArgument(status);
+  return of_disk ? absl::UnavailableError(status.message()) : status;
 }
 
 void DiskLane::Fail(const absl::Status& failure) {

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <utility>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "device/status.h"
 #include "io/crc32c.h"
@@ -418,7 +419,9 @@ std::vector<std::string> OptimizerCore::notes() const {
     for (const std::string& removed : offload_store_->removed()) {
       add(absl::StrCat("removed ", removed, ", which a run had left that ended before it could"));
     }
-    add(offload_streams_.disk_read->note());
+    // The fast way is no news.
+    const std::string how = offload_streams_.disk_read->note();
+    if (!absl::StartsWith(how, "io_uring")) add(how);
   }
   return notes;
 }

@@ -22,10 +22,10 @@ FaultBackend OnCuda(const Backend& groups, const std::function<void(int64_t n)>&
   backend.run_ranks =
       [state, groups](int ranks, const std::function<absl::Status(ProcessGroup*, Device*)>& body) {
         state->all = ranks;
-        std::vector<std::unique_ptr<Device>> devices(static_cast<size_t>(ranks));
         return groups.run_ranks(ranks, absl::Seconds(20), [&](ProcessGroup* group) -> absl::Status {
-          ZERO_ASSIGN_OR_RETURN(devices[group->rank()], groups.make_device(group->rank()));
-          return body(group, devices[group->rank()].get());
+          ZERO_ASSIGN_OR_RETURN(const std::unique_ptr<Device> device,
+                                groups.make_device(group->rank()));
+          return body(group, device.get());
         });
       };
   backend.arm = [state, plant](int, int64_t n) {
