@@ -15,6 +15,12 @@ endforeach()
 if(ZERO_INSTALL)
   install(TARGETS ${zero_floors} EXPORT zeroTargets ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR})
 
+  # Where they have been built: the library alone can be installed as well.
+  get_property(zero_programs GLOBAL PROPERTY ZERO_INSTALLED_PROGRAMS)
+  if(zero_programs)
+    install(TARGETS ${zero_programs} RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR} OPTIONAL)
+  endif()
+
   get_property(zero_headers GLOBAL PROPERTY ZERO_PUBLIC_HEADERS)
   foreach(header IN LISTS zero_headers)
     get_filename_component(folder ${header} DIRECTORY)

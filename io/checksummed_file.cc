@@ -1,8 +1,9 @@
 #include "io/checksummed_file.h"
 
 #include <algorithm>
+#include <array>
+#include <cstdlib>
 #include <cstring>
-#include <system_error>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -13,6 +14,19 @@
 namespace zero {
 namespace {
 
+struct Free {
+  void operator()(char* memory) const { std::free(memory); }
+};
+using Memory = std::unique_ptr<char, Free>;
+
+// Null if there is none.
+Memory NewBlock() {
+  return Memory(static_cast<char*>(std::aligned_alloc(kDirectAlignment, kChecksumBlock)));
+}
+
+// The worker that writes never waits for one that is filled.
+constexpr size_t kBlocksInFlight = 3;
+
 constexpr int64_t kSyncAhead = 8 * kChecksumBlock;
 
 int64_t Blocks(int64_t bytes) {
@@ -21,33 +35,90 @@ int64_t Blocks(int64_t bytes) {
 
 }  // namespace
 
+// The file, the block that is filled and the one that is written. Stays where it is.
+struct ChecksummedWriter::Output {
+  explicit Output(PosixFile opened) : file(std::move(opened)), bypasses(file.Bypass(true)) {
+    std::generate(blocks.begin(), blocks.end(), NewBlock);
+  }
+
+  absl::Status Write(const char* block, int64_t offset) {
+    const absl::Span<const char> bytes(block, static_cast<size_t>(kChecksumBlock));
+    absl::Status status = file.WriteAt(offset, bytes);
+    if (bypasses && absl::IsInvalidArgument(status)) {
+      // Some file systems only say so now.
+      UseCache();
+      status = file.WriteAt(offset, bytes);
+    }
+    const int64_t end = offset + kChecksumBlock;
+    // Where the cache is used the disk works while the next blocks are made.
+    if (!bypasses && end % kSyncAhead == 0) file.WillSync(end - kSyncAhead, kSyncAhead);
+    return status;
+  }
+  void UseCache() {
+    if (bypasses) file.Bypass(false);
+    bypasses = false;
+  }
+
+  PosixFile file;
+  bool bypasses;
+  std::array<Memory, kBlocksInFlight> blocks;  // filled, and written, in turns
+  size_t filling = 0;
+  Worker worker;  // goes first, and waits
+};
+
+ChecksummedWriter::ChecksummedWriter(std::unique_ptr<Output> output) : output_(std::move(output)) {}
+ChecksummedWriter::ChecksummedWriter(ChecksummedWriter&&) noexcept = default;
+ChecksummedWriter::~ChecksummedWriter() = default;
+
 absl::StatusOr<ChecksummedWriter> ChecksummedWriter::Create(const std::string& path) {
   ZERO_ASSIGN_OR_RETURN(PosixFile file, PosixFile::CreateNew(path));
-  return ChecksummedWriter(std::move(file));
+  auto output = std::make_unique<Output>(std::move(file));
+  for (const Memory& block : output->blocks) {
+    if (block == nullptr) {
+      return absl::ResourceExhaustedError(
+          absl::StrCat(path, ": no memory for ", kChecksumBlock, " bytes to write it from"));
+    }
+  }
+  return ChecksummedWriter(std::move(output));
 }
 
 absl::Status ChecksummedWriter::Append(absl::Span<const char> bytes) {
-  ZERO_RETURN_IF_ERROR(error_);
-  // A block at a time, so that the system copies what the checksum has brought into the cache.
-  while (!bytes.empty()) {
-    const int64_t room = kChecksumBlock - bytes_ % kChecksumBlock;
-    const auto piece = bytes.subspan(0, static_cast<size_t>(room));
-    crc_ = Crc32c(crc_, piece);
-    error_ = file_.WriteAt(bytes_, piece);
-    ZERO_RETURN_IF_ERROR(error_);
+  while (error_.ok() && !bytes.empty()) {
+    const int64_t filled = bytes_ % kChecksumBlock;
+    const auto piece = bytes.subspan(0, static_cast<size_t>(kChecksumBlock - filled));
+    std::memcpy(output_->blocks[output_->filling].get() + filled, piece.data(), piece.size());
     bytes_ += static_cast<int64_t>(piece.size());
-    if (bytes_ % kChecksumBlock == 0) checksums_.push_back(std::exchange(crc_, 0));
-    // The disk works while the next blocks are made.
-    if (bytes_ % kSyncAhead == 0) file_.WillSync(bytes_ - kSyncAhead, kSyncAhead);
     bytes.remove_prefix(piece.size());
+    if (bytes_ % kChecksumBlock == 0) error_ = WriteBlock();
   }
-  return absl::OkStatus();
+  return error_;
+}
+
+absl::Status ChecksummedWriter::WriteBlock() {
+  const char* const block = output_->blocks[output_->filling].get();
+  checksums_.push_back(Crc32c(0, {block, static_cast<size_t>(kChecksumBlock)}));
+  output_->worker.Add([output = output_.get(), block, offset = bytes_ - kChecksumBlock] {
+    return output->Write(block, offset);
+  });
+  output_->filling = (output_->filling + 1) % kBlocksInFlight;
+  return output_->worker.Wait(kBlocksInFlight - 1);  // for the next one
 }
 
 absl::StatusOr<std::vector<uint32_t>> ChecksummedWriter::Finish() {
+  const absl::Status written = output_->worker.Wait();
+  if (error_.ok()) error_ = written;
   ZERO_RETURN_IF_ERROR(error_);
-  ZERO_RETURN_IF_ERROR(file_.Sync());
-  if (bytes_ % kChecksumBlock != 0) checksums_.push_back(crc_);
+  const int64_t rest = bytes_ % kChecksumBlock;
+  if (rest > 0) {
+    output_->UseCache();  // no multiple of anything
+    const absl::Span<const char> bytes(output_->blocks[output_->filling].get(),
+                                       static_cast<size_t>(rest));
+    checksums_.push_back(Crc32c(0, bytes));
+    error_ = output_->file.WriteAt(bytes_ - rest, bytes);
+    ZERO_RETURN_IF_ERROR(error_);
+  }
+  error_ = output_->file.Sync();
+  ZERO_RETURN_IF_ERROR(error_);
   return std::move(checksums_);
 }
 
@@ -63,7 +134,6 @@ absl::StatusOr<ChecksummedReader> ChecksummedReader::Open(const std::string& pat
                                             " checksums for its ", Blocks(bytes), " blocks of ",
                                             kChecksumBlock, " bytes"));
   }
-  file.WillReadInOrder();
   return ChecksummedReader(std::move(file), std::move(checksums));
 }
 
@@ -80,44 +150,41 @@ absl::Status ChecksummedReader::CheckBlock(int64_t block, absl::Span<const char>
       bytes.size(), block * kChecksumBlock, found, wanted));
 }
 
-absl::Status ChecksummedReader::ReadBlock(int64_t block, absl::Span<char> out) const {
-  ZERO_RETURN_IF_ERROR(file_->ReadAt(block * kChecksumBlock, out));
-  return CheckBlock(block, out);
+void ChecksummedReader::ReadAhead(int64_t block, char* to) {
+  if (ahead_ == nullptr) ahead_ = std::make_unique<Ahead>();
+  (void)ahead_->worker.Wait();  // nobody wants it any more
+  const absl::Span<char> out(to, static_cast<size_t>(BytesOfBlock(block)));
+  if (to == nullptr) ahead_->bytes.resize(out.size());
+  ahead_->block = block;
+  ahead_->to = to != nullptr ? to : ahead_->bytes.data();
+  ahead_->worker.Add([file = file_.get(), block, to = ahead_->to, size = out.size()] {
+    return file->ReadAt(block * kChecksumBlock, absl::MakeSpan(to, size));
+  });
 }
 
-absl::Status ChecksummedReader::KeepBlock(int64_t block) {
-  if (kept_block_ == block) return absl::OkStatus();
-  const bool follows = block > 0 && kept_block_ == block - 1;
-  kept_block_ = -1;
-  if (next_ != nullptr && next_->block == block) {
-    next_->block = -1;
-    ZERO_RETURN_IF_ERROR(next_->read.get());
-    kept_.swap(next_->bytes);
-    ZERO_RETURN_IF_ERROR(CheckBlock(block, kept_));
-  } else {
-    kept_.resize(static_cast<size_t>(BytesOfBlock(block)));
-    ZERO_RETURN_IF_ERROR(ReadBlock(block, absl::MakeSpan(kept_)));
-  }
-  kept_block_ = block;
-  // The disk works while this block is used.
-  if (follows && block + 1 < Blocks(file_->size())) ReadNext(block + 1);
+absl::StatusOr<bool> ChecksummedReader::TakeAhead(int64_t block) {
+  if (ahead_ == nullptr || std::exchange(ahead_->block, -1) != block) return false;
+  ZERO_RETURN_IF_ERROR(ahead_->worker.Wait());
+  return true;
+}
+
+absl::Status ChecksummedReader::Bring(int64_t block, char* to) {
+  const auto size = static_cast<size_t>(BytesOfBlock(block));
+  ZERO_ASSIGN_OR_RETURN(const bool there, TakeAhead(block));
+  if (!there) return file_->ReadAt(block * kChecksumBlock, absl::MakeSpan(to, size));
+  if (ahead_->to != to) std::memcpy(to, ahead_->to, size);
   return absl::OkStatus();
 }
 
-void ChecksummedReader::ReadNext(int64_t block) {
-  if (next_ == nullptr) next_ = std::make_unique<Next>();
-  Next* const next = next_.get();
-  if (next->read.valid()) next->read.wait();
-  next->block = -1;
-  next->bytes.resize(static_cast<size_t>(BytesOfBlock(block)));
-  try {
-    next->read = std::async(std::launch::async, [file = file_, next, block] {
-      return file->ReadAt(block * kChecksumBlock, absl::MakeSpan(next->bytes));
-    });
-    next->block = block;
-  } catch (const std::system_error&) {
-    // No thread to be had: it is read when it is needed.
+absl::Status ChecksummedReader::BringToKeep(int64_t block) {
+  kept_block_ = -1;
+  ZERO_ASSIGN_OR_RETURN(const bool there, TakeAhead(block));
+  if (there) {
+    kept_.swap(ahead_->bytes);
+    return absl::OkStatus();
   }
+  kept_.resize(static_cast<size_t>(BytesOfBlock(block)));
+  return file_->ReadAt(block * kChecksumBlock, absl::MakeSpan(kept_));
 }
 
 absl::Status ChecksummedReader::ReadAt(int64_t offset, absl::Span<char> out) {
@@ -132,10 +199,27 @@ absl::Status ChecksummedReader::ReadAt(int64_t offset, absl::Span<char> out) {
     const int64_t begin = block * kChecksumBlock;
     const int64_t until = std::min(end, begin + BytesOfBlock(block));
     const auto piece = out.subspan(0, static_cast<size_t>(until - offset));
-    if (static_cast<int64_t>(piece.size()) == BytesOfBlock(block) && block != kept_block_) {
-      ZERO_RETURN_IF_ERROR(ReadBlock(block, piece));
-    } else {
-      ZERO_RETURN_IF_ERROR(KeepBlock(block));
+    if (block != kept_block_) {
+      const bool whole = static_cast<int64_t>(piece.size()) == BytesOfBlock(block);
+      ZERO_RETURN_IF_ERROR(whole ? Bring(block, piece.data()) : BringToKeep(block));
+      // The disk works while this block is checked and used.
+      const int64_t next = block + 1;
+      const bool in_order = block == last_block_ + 1 || end > until;
+      if (in_order && next < Blocks(file_->size()) && next != kept_block_) {
+        const bool next_whole = end >= next * kChecksumBlock + BytesOfBlock(next);
+        ReadAhead(next, next_whole ? piece.data() + piece.size() : nullptr);
+      }
+      const absl::Status status =
+          CheckBlock(block, whole ? absl::Span<const char>(piece) : absl::MakeConstSpan(kept_));
+      if (!status.ok()) {
+        // It may be on its way to memory of the caller.
+        if (ahead_ != nullptr) (void)TakeAhead(ahead_->block);
+        return status;
+      }
+      last_block_ = block;
+      if (!whole) kept_block_ = block;
+    }
+    if (block == kept_block_) {
       std::memcpy(piece.data(), kept_.data() + (offset - begin), piece.size());
     }
     out.remove_prefix(piece.size());
@@ -146,9 +230,14 @@ absl::Status ChecksummedReader::ReadAt(int64_t offset, absl::Span<char> out) {
 
 absl::Status ChecksummedReader::Verify(
     const std::function<void(int64_t done, int64_t total)>& progress) {
-  for (int64_t block = 0; block < Blocks(file_->size()); ++block) {
-    kept_block_ = -1;  // what is on the disk now
-    ZERO_RETURN_IF_ERROR(KeepBlock(block));
+  // What is on the disk now.
+  kept_block_ = last_block_ = -1;
+  if (ahead_ != nullptr) (void)TakeAhead(ahead_->block);
+  const int64_t blocks = Blocks(file_->size());
+  for (int64_t block = 0; block < blocks; ++block) {
+    ZERO_RETURN_IF_ERROR(BringToKeep(block));
+    if (block + 1 < blocks) ReadAhead(block + 1, nullptr);
+    ZERO_RETURN_IF_ERROR(CheckBlock(block, kept_));
     if (progress) progress(block * kChecksumBlock + BytesOfBlock(block), file_->size());
   }
   return absl::OkStatus();

@@ -28,6 +28,12 @@ ssize_t FileCalls::Pread(int descriptor, void* bytes, size_t count, off_t offset
 
 int FileCalls::Fsync(int descriptor) { return fsync(descriptor); }
 
+int FileCalls::Bypass(int descriptor, bool on) {
+  const int flags = fcntl(descriptor, F_GETFL);
+  if (flags < 0) return -1;
+  return fcntl(descriptor, F_SETFL, on ? flags | O_DIRECT : flags & ~O_DIRECT);
+}
+
 int FileCalls::Truncate(int descriptor, off_t bytes) { return ftruncate(descriptor, bytes); }
 
 int FileCalls::Allocate(int descriptor, off_t bytes) {

@@ -9,8 +9,9 @@ namespace zero {
 
 // Each as the system call of that name, errno included: Truncate is ftruncate, Allocate
 // posix_fallocate from byte 0 on, Lock flock for one holder and at once, MakeFolder mkdir,
-// RemoveFolder rmdir. A derived class counts, fails or records calls, or ends the process at one,
-// and passes the others on to these. Called from several threads.
+// RemoveFolder rmdir, Bypass what fcntl does to O_DIRECT. A derived class counts, fails or records
+// calls, or ends the process at one, and passes the others on to these. Called from several
+// threads.
 class FileCalls {
  public:
   virtual ~FileCalls() = default;
@@ -19,6 +20,7 @@ class FileCalls {
   virtual ssize_t Pwrite(int descriptor, const void* bytes, size_t count, off_t offset);
   virtual ssize_t Pread(int descriptor, void* bytes, size_t count, off_t offset);
   virtual int Fsync(int descriptor);
+  virtual int Bypass(int descriptor, bool on);
   virtual int Truncate(int descriptor, off_t bytes);
   virtual int Allocate(int descriptor, off_t bytes);
   virtual int Lock(int descriptor);

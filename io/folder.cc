@@ -54,6 +54,14 @@ absl::Status MakeFolders(const std::string& path) {
   return absl::OkStatus();
 }
 
+absl::Status RequireFolder(const std::string& path, const std::string& what) {
+  std::error_code error;
+  const fs::file_status status = fs::status(path, error);
+  if (fs::is_directory(status)) return absl::OkStatus();
+  return absl::NotFoundError(absl::StrCat(
+      path, fs::exists(status) ? ": is no folder" : ": no such folder", "; it must be ", what));
+}
+
 std::string RandomDigits() {
   std::random_device random;
   return absl::StrFormat("%08x%08x", random(), random());

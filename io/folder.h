@@ -15,6 +15,10 @@ namespace zero {
 // Several may make the same one at once. kFailedPrecondition: a file is in the place of one.
 absl::Status MakeFolders(const std::string& path);
 
+// kNotFound: there is no folder at `path`, as the message says, and what there must be: "a folder
+// of checkpoints".
+absl::Status RequireFolder(const std::string& path, const std::string& what);
+
 // 16 hexadecimal digits, for a name that nobody else has.
 std::string RandomDigits();
 

@@ -1,32 +1,35 @@
-// A folder that belongs to somebody as long as its process lives.
+// A folder that one process at a time works in.
 #pragma once
 
 #include <string>
-#include <utility>
 
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 
 namespace zero {
 
-// Held until the object is destroyed or the process ends, however it ends. Processes, and the
-// locks of one process, exclude each other; a process that is forked shares what its parent holds.
-// Move-only.
+// Holds a lock of the system on a file in a folder, which says who holds it. The lock ends with the
+// process however that ends, so what is left of one that was killed is in nobody's way. Move-only;
+// the destructor removes the file and gives the lock up.
 class FolderLock {
  public:
-  // Locks a folder that exists, and does not wait. kUnavailable: somebody else holds it. kNotFound:
-  // there is none, or it was removed before it was locked. Links are not followed.
-  static absl::StatusOr<FolderLock> TryLock(const std::string& path);
-
-  FolderLock(FolderLock&& other) noexcept : descriptor_(std::exchange(other.descriptor_, -1)) {}
-  FolderLock& operator=(FolderLock&& other) noexcept {
-    std::swap(descriptor_, other.descriptor_);
-    return *this;
-  }
+  // `folder` must be there. kFailedPrecondition: another process, or another lock of this one, has
+  // it, and is named. Where the file system has no locks nothing is held, and that is OK; on one
+  // over a network a lock counts on other machines if its server says so.
+  static absl::StatusOr<FolderLock> Take(const std::string& folder);
+  FolderLock() = default;
+  FolderLock(FolderLock&& other) noexcept;
+  FolderLock& operator=(FolderLock&& other) noexcept;
   ~FolderLock();
 
- private:
-  explicit FolderLock(int descriptor) : descriptor_(descriptor) {}
+  bool held() const { return descriptor_ >= 0; }
+  // The file; empty where nothing is held.
+  const std::string& path() const { return path_; }
 
+ private:
+  FolderLock(std::string path, int descriptor) : path_(std::move(path)), descriptor_(descriptor) {}
+
+  std::string path_;
   int descriptor_ = -1;
 };
 

@@ -152,11 +152,7 @@ absl::Status PosixFile::Sync() const {
   return absl::OkStatus();
 }
 
-void PosixFile::WillReadInOrder() const {
-  // Advice only: what it returns changes nothing. Asking for ranges ahead of time (WILLNEED) halves
-  // the rate on Linux: it takes the place of the system's own reading ahead.
-  posix_fadvise(descriptor_, 0, 0, POSIX_FADV_SEQUENTIAL);
-}
+bool PosixFile::Bypass(bool on) const { return Files().Bypass(descriptor_, on) == 0; }
 
 void PosixFile::WillSync(int64_t offset, int64_t bytes) const {
   // Advice only: Sync finds what fails.

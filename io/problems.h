@@ -14,9 +14,9 @@ class Problems {
   void Add(std::string what) { list_.push_back(std::move(what)); }
   bool empty() const { return list_.empty(); }
 
-  // One line. Of more than a few the last ones are only counted.
+  // One line. Of more than ten the last ones are only counted.
   std::string text() const {
-    constexpr size_t kShown = 24;
+    constexpr size_t kShown = 10;
     if (list_.size() <= kShown) return absl::StrJoin(list_, "; ");
     return absl::StrCat(absl::StrJoin(list_.begin(), list_.begin() + kShown, "; "), "; and ",
                         list_.size() - kShown, " more");

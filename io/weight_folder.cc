@@ -115,7 +115,8 @@ absl::StatusOr<WeightFolder> WeightFolder::Open(const std::string& folder) {
     return absl::NotFoundError(
         absl::StrCat(file, ": no such file, and no ", kWeightIndexName, " beside it"));
   }
-  if (Exists(index_path)) {
+  // The single file comes first, as for transformers.
+  if (!Exists(file)) {
     WeightFolder weights(index_path);
     ZERO_ASSIGN_OR_RETURN(const WeightIndex index, ReadIndex(index_path));
     ZERO_RETURN_IF_ERROR(weights.OpenIndexed(folder, index));
@@ -125,6 +126,10 @@ absl::StatusOr<WeightFolder> WeightFolder::Open(const std::string& folder) {
   ZERO_ASSIGN_OR_RETURN(SafetensorsFile opened, SafetensorsFile::Open(file));
   weights.files_.push_back(std::move(opened));
   for (const SafetensorsTensor& tensor : weights.files_[0].tensors()) weights.Add(tensor, 0);
+  if (Exists(index_path)) {
+    weights.notes_.push_back(absl::StrCat(kWeightIndexName, " and what it names are passed over: ",
+                                          kWeightFileName, " is there, and comes first"));
+  }
   return weights;
 }
 
@@ -196,10 +201,7 @@ void WeightFolder::NotePassedOver(const std::string& folder,
         std::binary_search(names.begin(), names.end(), name)) {
       continue;
     }
-    notes_.push_back(
-        name == kWeightFileName
-            ? absl::StrCat(name, " is passed over: ", kWeightIndexName, " names other files")
-            : absl::StrCat(name, " is not in the index and passed over"));
+    notes_.push_back(absl::StrCat(name, " is not in the index and passed over"));
   }
 }
 

@@ -33,6 +33,7 @@ absl::Status CombineNorms(const Stream&, const NormPartial*, const int64_t*, int
 absl::Status NoteNonFinite(const Stream&, const NormPartial*, int64_t, int64_t*) {
   return NoCuda();
 }
+absl::Status MarkFailed(const Stream&, const int32_t*, RankNorm*) { return NoCuda(); }
 absl::Status DecideStep(const Stream&, const DecideArguments&) { return NoCuda(); }
 absl::Status NoteFailure(const Stream&, const int32_t*, int32_t*) { return NoCuda(); }
 absl::Status ZeroRanges(const Stream&, const std::vector<ByteRange>&, int64_t) { return NoCuda(); }

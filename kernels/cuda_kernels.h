@@ -38,6 +38,7 @@ absl::Status CombineNorms(const Stream& stream, const NormPartial* parts, const 
                           int64_t count, double loss_weight, int64_t* first_written, RankNorm* out);
 absl::Status NoteNonFinite(const Stream& stream, const NormPartial* part, int64_t base,
                            int64_t* first_written);
+absl::Status MarkFailed(const Stream& stream, const int32_t* failed, RankNorm* norm);
 absl::Status DecideStep(const Stream& stream, const DecideArguments& arguments);
 absl::Status NoteFailure(const Stream& stream, const int32_t* group_failed, int32_t* note);
 // `first` counts bytes of each range.

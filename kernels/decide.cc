@@ -26,6 +26,14 @@ absl::Status NoteNonFinite(const Stream& stream, const NormPartial* part, int64_
   });
 }
 
+absl::Status MarkFailed(const Stream& stream, const int32_t* failed, RankNorm* norm) {
+  if (OnCuda(stream)) return cuda::MarkFailed(stream, failed, norm);
+  return stream.Enqueue("mark_failed", [=] {
+    MarkFailedMath(failed, norm);
+    return absl::OkStatus();
+  });
+}
+
 absl::Status DecideStep(const Stream& stream, const DecideArguments& arguments) {
   if (OnCuda(stream)) return cuda::DecideStep(stream, arguments);
   return stream.Enqueue("decide_step", [arguments] {

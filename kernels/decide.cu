@@ -15,6 +15,10 @@ __global__ void NoteNonFiniteKernel(const NormPartial* part, int64_t base, int64
   NoteNonFiniteMath(part, base, first_written);
 }
 
+__global__ void MarkFailedKernel(const int32_t* failed, RankNorm* norm) {
+  MarkFailedMath(failed, norm);
+}
+
 __global__ void DecideStepKernel(const DecideArguments arguments) { DecideStepMath(arguments); }
 
 __global__ void NoteFailureKernel(const int32_t* group_failed, int32_t* note) {
@@ -34,6 +38,11 @@ absl::Status NoteNonFinite(const Stream& stream, const NormPartial* part, int64_
                            int64_t* first_written) {
   return LaunchKernel("note_non_finite", &NoteNonFiniteKernel, dim3(1), dim3(1), 0,
                       NativeStream(stream), part, base, first_written);
+}
+
+absl::Status MarkFailed(const Stream& stream, const int32_t* failed, RankNorm* norm) {
+  return LaunchKernel("mark_failed", &MarkFailedKernel, dim3(1), dim3(1), 0, NativeStream(stream),
+                      failed, norm);
 }
 
 absl::Status DecideStep(const Stream& stream, const DecideArguments& arguments) {

@@ -12,11 +12,13 @@
 
 namespace zero {
 
+inline constexpr int64_t kNormFailed = -1;
+
 // What ranks exchange before a step.
 struct RankNorm {
   double sum_of_squares = 0;
   double loss_weight = 0;
-  int64_t non_finite = 0;
+  int64_t non_finite = 0;                // kNormFailed: what was added up may be anything
   int64_t first_non_finite = INT64_MAX;  // index in the layout of the whole model
   int64_t first_written = INT64_MAX;     // the same in what the rank wrote, where that is checked
 };
@@ -30,6 +32,9 @@ absl::Status CombineNorms(const Stream& stream, const NormPartial* parts, const 
 // *first_written = min(*first_written, base + part->first_non_finite) where `part` has any.
 absl::Status NoteNonFinite(const Stream& stream, const NormPartial* part, int64_t base,
                            int64_t* first_written);
+
+// norm->non_finite = kNormFailed where *failed, read when the stream comes to it, is not 0.
+absl::Status MarkFailed(const Stream& stream, const int32_t* failed, RankNorm* norm);
 
 // One value of the schedule: what a step would use if it were the `count`-th applied one.
 struct StepRow {
@@ -83,7 +88,8 @@ struct StepRecord {
 // With S = sum over ranks of sum_of_squares in rank order, W = the sum of loss weights where that
 // is positive, else `passes`, D = loss scale x W / predivided:
 //   norm = sqrt(S) / D;   clip = min(1, clip_norm / (norm + 1e-6)), as torch.nn.utils does
-// The step applies if no element of any rank was inf or NaN and *group_failed is 0; then
+// The step applies if no element of any rank was inf or NaN, no rank's norm is kNormFailed and
+// *group_failed is 0; then
 // state->applied grows by one and the row with that count fills scalars and groups; the count is
 // the random key of the step. A step with inf or NaN is skipped. After either, the loss scale moves
 // by `rule`. A skip that it cannot answer, or the max_consecutive_skips-th in a row (0: no limit),

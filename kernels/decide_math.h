@@ -34,11 +34,15 @@ ZERO_HOST_DEVICE void NoteNonFiniteMath(const NormPartial* part, int64_t base,
   if (first < *first_written) *first_written = first;
 }
 
+ZERO_HOST_DEVICE void MarkFailedMath(const int32_t* failed, RankNorm* norm) {
+  if (ReadFlag(failed) != 0) norm->non_finite = kNormFailed;
+}
+
 ZERO_HOST_DEVICE void NoteFailureMath(const int32_t* group_failed, int32_t* note) {
   *note = ReadFlag(group_failed);
 }
 
-// The ranks' norms, added in rank order.
+// The ranks' norms, added in rank order. record->group_failed: one of them is none.
 ZERO_HOST_DEVICE RankNorm AddRanks(const DecideArguments& a, StepRecord* record) {
   RankNorm total;
   for (int64_t r = 0; r < a.rank_count; ++r) {
@@ -46,6 +50,7 @@ ZERO_HOST_DEVICE RankNorm AddRanks(const DecideArguments& a, StepRecord* record)
     total.sum_of_squares += rank.sum_of_squares;
     total.loss_weight += rank.loss_weight;
     total.non_finite += rank.non_finite;
+    if (rank.non_finite == kNormFailed) record->group_failed = 1;
     if (rank.first_non_finite < record->first_non_finite) {
       record->first_non_finite = rank.first_non_finite;
       record->owner = static_cast<int32_t>(r);
@@ -86,7 +91,8 @@ ZERO_HOST_DEVICE void DecideStepMath(const DecideArguments& a) {
   int64_t row = 0;
   while (row < a.row_count && a.rows[row].count != count) ++row;
   const bool found = row < a.row_count;
-  const bool group_failed = a.group_failed != nullptr && ReadFlag(a.group_failed) != 0;
+  const bool group_failed =
+      record.group_failed != 0 || (a.group_failed != nullptr && ReadFlag(a.group_failed) != 0);
   const bool overflow = total.non_finite != 0;
   if (found && !group_failed && !overflow && state.stop == StopReason::kNone &&
       a.rows[row].valid == 0) {

@@ -67,7 +67,8 @@ absl::Status DiskLane::Transfer(bool writes, const std::vector<DiskRange>& range
   const std::lock_guard<std::mutex> lock(mutex_);
   traffic_.busy_seconds += took.count();
   if (status.ok()) (writes ? traffic_.bytes_written : traffic_.bytes_read) += bytes;
-  return status;
+  // Whether anything is lost, or there is only no room, is for whoever knows what was moved.
+  return status.ok() ? status : absl::UnavailableError(status.message());
 }
 
 void DiskLane::Fail(const absl::Status& failure) {

@@ -6,6 +6,7 @@
 #include <cctype>
 #include <cerrno>
 #include <cstring>
+#include <filesystem>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
@@ -56,7 +57,7 @@ std::vector<std::string> RemoveDead(const std::string& nvme_path) {
   for (const std::string& name : *names) {
     if (!IsOfThisHost(name)) continue;
     const std::string path = nvme_path + "/" + name;
-    const absl::StatusOr<FolderLock> lock = FolderLock::TryLock(path);
+    const absl::StatusOr<FolderOwner> lock = FolderOwner::TryOwn(path);
     if (lock.ok() && RemoveTree(path).ok()) removed.push_back(path);
   }
   return removed;
@@ -69,17 +70,20 @@ absl::StatusOr<std::unique_ptr<OffloadFolder>> OffloadFolder::Create(const std::
   if (nvme_path.empty()) {
     return absl::InvalidArgumentError("nvme_path is empty; it must be a folder of a local disk");
   }
+  // The program may go to another folder meanwhile.
+  std::error_code error;
+  const std::string parent = std::filesystem::absolute(nvme_path, error).string();
   absl::Status failure;
   for (int i = 0; i < kMostTries; ++i) {
-    const std::string path =
-        absl::StrCat(nvme_path, "/", Prefix(), getpid(), ".", rank, ".", RandomDigits());
+    const std::string path = absl::StrCat(error ? nvme_path : parent, "/", Prefix(), getpid(), ".",
+                                          rank, ".", RandomDigits());
     if (Files().MakeFolder(path.c_str(), 0700) != 0) {
       failure = PosixError(nvme_path, "cannot make a folder for offloaded states there", errno);
       if (errno == EEXIST || errno == EINTR) continue;
       return failure;
     }
     // Until it is locked another rank may take it for one that was left.
-    absl::StatusOr<FolderLock> lock = FolderLock::TryLock(path);
+    absl::StatusOr<FolderOwner> lock = FolderOwner::TryOwn(path);
     if (lock.ok()) {
       std::unique_ptr<OffloadFolder> folder(new OffloadFolder(path, *std::move(lock)));
       folder->removed_ = RemoveDead(nvme_path);

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "io/folder_lock.h"
+#include "io/folder_owner.h"
 
 namespace zero {
 
@@ -32,11 +32,11 @@ class OffloadFolder {
   const std::vector<std::string>& removed() const { return removed_; }
 
  private:
-  OffloadFolder(std::string path, FolderLock lock)
-      : path_(std::move(path)), lock_(std::move(lock)) {}
+  OffloadFolder(std::string path, FolderOwner owner)
+      : path_(std::move(path)), owner_(std::move(owner)) {}
 
   const std::string path_;
-  const FolderLock lock_;
+  const FolderOwner owner_;
   std::vector<std::string> removed_;
 };
 

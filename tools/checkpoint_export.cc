@@ -13,6 +13,7 @@
 #include "examples/llama/config.h"
 #include "examples/llama/model_description.h"
 #include "examples/support/text.h"
+#include "io/folder.h"
 #include "io/problems.h"
 #include "tools/progress_bar.h"
 #include "zero/save/checkpoint_export.h"
@@ -89,13 +90,13 @@ class Export : public Subcommand {
   }
 
   absl::Status Run(const std::string& path) override {
+    ZERO_RETURN_IF_ERROR(RequireFolder(path, absl::StrCat("a checkpoint, with a ", kManifestName)));
     absl::StatusOr<CheckpointReader> opened = CheckpointReader::Open(path);
     if (absl::IsNotFound(opened.status())) {
       const absl::StatusOr<FoundCheckpoint> latest = LatestCheckpoint(path);
-      if (latest.ok()) {
-        return absl::NotFoundError(
-            absl::StrCat(path, ": is no checkpoint, but its last one is ", latest->path));
-      }
+      return absl::NotFoundError(
+          absl::StrCat(path, ": is no checkpoint (no ", kManifestName, ")",
+                       latest.ok() ? absl::StrCat(", but its last one is ", latest->path) : ""));
     }
     ZERO_RETURN_IF_ERROR(opened.status());
     std::error_code error;

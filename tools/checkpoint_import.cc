@@ -9,6 +9,7 @@
 #include "examples/llama/model_description.h"
 #include "examples/support/text.h"
 #include "examples/train/load.h"
+#include "io/folder.h"
 #include "tools/kind_of.h"
 #include "tools/progress_bar.h"
 #include "zero/save/checkpoint_import.h"
@@ -44,6 +45,7 @@ class Import : public Subcommand {
   }
 
   absl::Status Run(const std::string& path) override {
+    ZERO_RETURN_IF_ERROR(RequireFolder(path, "a folder with config.json and weights"));
     ZERO_ASSIGN_OR_RETURN(const llama::LlamaConfig llama, llama::ReadConfig(path));
     ZERO_ASSIGN_OR_RETURN(const train::SavedWeights weights,
                           train::SavedWeights::Open(path, llama));

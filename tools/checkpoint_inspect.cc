@@ -5,6 +5,7 @@
 #include <filesystem>
 #include <functional>
 #include <iostream>
+#include <map>
 #include <nlohmann/json.hpp>
 
 #include "absl/strings/escaping.h"
@@ -12,6 +13,7 @@
 #include "absl/strings/str_join.h"
 #include "device/status.h"
 #include "examples/support/text.h"
+#include "io/problems.h"
 #include "io/weight_folder.h"
 #include "tools/progress_bar.h"
 #include "zero/save/checkpoint_folder.h"
@@ -27,6 +29,10 @@ using Json = nlohmann::ordered_json;
 
 constexpr int64_t kPieceBytes = 4 << 20;
 
+std::string Count(int64_t count, const char* what) {
+  return absl::StrCat(support::WithSeparators(count), " ", what, count == 1 ? "" : "s");
+}
+
 bool IsFolder(const std::string& path) {
   std::error_code error;
   return fs::is_directory(path, error);
@@ -38,10 +44,12 @@ bool IsFloat(const std::string& dtype) {
 
 absl::StatusOr<Json> ReportCheckpoint(const std::string& path) {
   ZERO_ASSIGN_OR_RETURN(CheckpointReader reader, CheckpointReader::Open(path));
+  std::map<std::string, int64_t> non_finite;
   {
     ProgressBar bar("verifying");
-    ZERO_RETURN_IF_ERROR(
-        reader.Verify([&](int64_t done, int64_t total) { bar.Show(done, total); }));
+    ZERO_ASSIGN_OR_RETURN(non_finite, reader.VerifyFinite([&](int64_t done, int64_t total) {
+      bar.Show(done, total);
+    }));
   }
   const CheckpointManifest& manifest = reader.manifest();
   const CheckpointCounts& counts = manifest.counts;
@@ -90,6 +98,7 @@ absl::StatusOr<Json> ReportCheckpoint(const std::string& path) {
               {"elements", elements},
               {"files", files},
               {"bytes", bytes},
+              {"non_finite", Json(non_finite)},
               {"attributes", Json(manifest.attributes)},
               {"configuration", manifest.configuration}};
 }
@@ -159,7 +168,36 @@ absl::StatusOr<Json> ReportWeights(
               {"elements", elements}, {"files", files}, {"bytes", total}, {"notes", notes}};
 }
 
+// What keeps it from being sound although it can be read: tensors with inf or NaN. Empty: nothing.
+std::string Unsound(const Json& report) {
+  std::vector<std::pair<std::string, int64_t>> found;
+  if (report["kind"] == "checkpoint") {
+    for (const auto& [name, count] : report["non_finite"].items()) found.emplace_back(name, count);
+  } else {
+    for (const Json& tensor : report["tensors"]) {
+      const int64_t count = tensor.value("non_finite", int64_t{0});
+      if (count > 0) found.emplace_back(tensor["name"], count);
+    }
+  }
+  if (found.empty()) return "";
+  Problems tensors;
+  int64_t sum = 0;
+  for (const auto& [name, count] : found) {
+    tensors.Add(
+        absl::StrCat(support::WithSeparators(count), " in '", absl::Utf8SafeCEscape(name), "'"));
+    sum += count;
+  }
+  return absl::StrCat(Count(sum, "element"), sum == 1 ? " is" : " are",
+                      " inf or NaN: ", tensors.text());
+}
+
 absl::StatusOr<Json> Report(const std::string& path) {
+  std::error_code missing;
+  if (!fs::exists(path, missing)) {
+    return absl::NotFoundError(
+        absl::StrCat(path, ": no such file or folder; it must be a checkpoint, a folder with ",
+                     kWeightFileName, " or ", kWeightIndexName, ", or a .safetensors file"));
+  }
   if (!IsFolder(path)) {
     ZERO_ASSIGN_OR_RETURN(const SafetensorsFile file, SafetensorsFile::Open(path));
     return ReportWeights(path, "file", {file}, {}, [](const auto&) { return true; });
@@ -201,10 +239,6 @@ std::string ShapeText(const Json& shape) {
   return absl::StrCat("[", absl::StrJoin(shape.get<std::vector<int64_t>>(), ", "), "]");
 }
 
-std::string Count(int64_t count, const char* what) {
-  return absl::StrCat(support::WithSeparators(count), " ", what, count == 1 ? "" : "s");
-}
-
 // A name from a file, which may hold anything, for a terminal.
 std::string Shown(const Json& name) { return absl::Utf8SafeCEscape(name.get<std::string>()); }
 
@@ -218,7 +252,7 @@ std::string Sum(const Json& report, const char* list, const char* what) {
 void PrintCheckpoint(const Json& report) {
   const Json& counts = report["counts"];
   std::cout << report["path"].get<std::string>() << ": checkpoint of step " << report["step"]
-            << ", sound\n"
+            << (report["sound"] ? ", sound\n" : ", not sound\n")
             << report["optimizer"].get<std::string>() << ", stage " << report["stage"] << ", "
             << Count(report["world_size"], "rank") << "; " << counts["applied"] << " of "
             << counts["steps"] << " steps applied, " << counts["skipped"] << " skipped; loss scale "
@@ -247,7 +281,7 @@ void PrintCheckpoint(const Json& report) {
 void PrintWeights(const Json& report) {
   std::cout << report["path"].get<std::string>() << ": "
             << (report["kind"] == "file" ? "safetensors file" : "weights of a model")
-            << ", sound\n";
+            << (report["sound"] ? ", sound\n" : ", not sound\n");
   for (const Json& note : report["notes"]) std::cout << "note: " << note.get<std::string>() << "\n";
   const bool several = report["files"].size() > 1;
   std::vector<std::vector<std::string>> rows = {{"dtype", "shape"}};
@@ -279,11 +313,16 @@ class Inspect : public Subcommand {
   absl::Status Check() override { return absl::OkStatus(); }
 
   absl::Status Run(const std::string& path) override {
-    const absl::StatusOr<Json> report = Report(path);
+    absl::StatusOr<Json> report = Report(path);
     if (!report.ok()) {
       const std::string reason(report.status().message());
       if (json_) PrintJson({{"path", path}, {"sound", false}, {"reason", reason}});
       return report.status();
+    }
+    const std::string unsound = Unsound(*report);
+    if (!unsound.empty()) {
+      (*report)["sound"] = false;
+      (*report)["reason"] = unsound;
     }
     if (json_) {
       PrintJson(*report);
@@ -292,7 +331,8 @@ class Inspect : public Subcommand {
     } else {
       PrintWeights(*report);
     }
-    return absl::OkStatus();
+    if (unsound.empty()) return absl::OkStatus();
+    return absl::DataLossError(absl::StrCat(path, ": ", unsound));
   }
 
  private:

@@ -27,6 +27,9 @@ constexpr Entry kSubcommands[] = {
     {"import", "FOLDER", "makes a checkpoint from a Hugging Face folder", MakeImport},
 };
 
+constexpr const char* kExits =
+    "exit status: 0: all is well; 1: what was read is not sound, or it failed; 2: wrong usage\n";
+
 std::string ProgramName(const Entry& entry) { return absl::StrCat("zero-checkpoint ", entry.name); }
 
 void PrintHelp() {
@@ -37,7 +40,7 @@ void PrintHelp() {
                              ' ')
               << entry.meaning << "\n";
   }
-  std::cout << "\nzero-checkpoint SUBCOMMAND --help lists its flags.\n";
+  std::cout << "\nzero-checkpoint SUBCOMMAND --help lists its flags.\n\n" << kExits;
 }
 
 int RunEntry(const Entry& entry, std::vector<std::string> arguments) {
@@ -52,7 +55,8 @@ int RunEntry(const Entry& entry, std::vector<std::string> arguments) {
   absl::Status usage = flags.Parse(arguments);
   if (usage.ok() && flags.help()) {
     std::cout << "usage: " << ProgramName(entry) << " " << entry.path << " [flags]\n"
-              << flags.Help();
+              << flags.Help() << "\n"
+              << kExits;
     return 0;
   }
   if (usage.ok() && path.empty()) {

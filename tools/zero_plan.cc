@@ -1,20 +1,18 @@
 // zero-plan: what training a model will need on each rank, for every stage, before anything runs.
-#include <array>
 #include <iostream>
-#include <set>
 #include <string>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_format.h"
 #include "device/status.h"
 #include "examples/llama/config.h"
 #include "examples/llama/model.h"
 #include "examples/llama/model_description.h"
 #include "examples/support/flags.h"
 #include "examples/support/program.h"
-#include "examples/support/text.h"
+#include "examples/train/offload_options.h"
 #include "tools/kind_of.h"
+#include "tools/plan_table.h"
 #include "zero/deepspeed_config.h"
 #include "zero/plan.h"
 
@@ -22,7 +20,6 @@ namespace zero::tools {
 namespace {
 
 constexpr const char* kProgram = "zero-plan";
-constexpr int kStages = 4;
 
 struct Options {
   std::string model;
@@ -37,6 +34,8 @@ struct Options {
   int64_t prefetch = Config().prefetch;
   std::string optimizer = Name(Config().optimizer);
   std::string master = Name(Config().master);
+  train::OffloadOptions offload;
+  bool json = false;
 };
 
 void AddFlags(support::FlagTable& flags, Options& options) {
@@ -60,6 +59,8 @@ void AddFlags(support::FlagTable& flags, Options& options) {
                   "sgd without momentum");
   flags.AddChoice("master", &options.master, {"fp32", "split", "none"},
                   "kept of 16-bit weights: fp32, the low 16 bits of fp32, nothing");
+  train::AddPlaceFlags(flags, options.offload);
+  flags.AddSwitch("json", &options.json, "print one JSON object, in bytes");
 }
 
 // What the table is made for, apart from the stage.
@@ -71,6 +72,9 @@ Config ConfigOf(const Options& options) {
   config.accumulation = ParseDType(options.accumulation_dtype).value_or(DType::kF32);
   config.reduce_bucket_size = options.reduce_bucket_size;
   config.prefetch = static_cast<int>(options.prefetch);
+  config.offload = train::OffloadOf(options.offload, config.offload);
+  // Nothing is opened there.
+  if (options.offload.on_disk() && config.offload.nvme_path.empty()) config.offload.nvme_path = ".";
   return config;
 }
 
@@ -93,24 +97,22 @@ absl::StatusOr<Config> ReadConfigFile(const support::FlagTable& flags,
   give("prefetch", "prefetch", options.prefetch);
   give("optimizer", "optimizer", options.optimizer);
   give("master", "master", options.master);
+  train::GiveOffload(flags, options.offload, context);
   ZERO_ASSIGN_OR_RETURN(const DeepSpeedConfig file, ReadDeepSpeedConfig(options.config, context));
   options.dtype = Name(file.dtype);
   options.micro_batch = file.micro_batch_size;
   options.accumulation = file.accumulation_steps;
-  return file.config;
+  train::SetOffload(file.config.offload, options.offload);
+  Config config = file.config;
+  config.offload = train::OffloadOf(options.offload, config.offload);
+  return config;
 }
 
-// One column of the table.
-struct Column {
-  std::array<int64_t, kMemoryCategories> memory = {};
-  int64_t on_device = 0;
-  WireBytes wire;
-};
-
-absl::StatusOr<Column> PlanStage(const Options& options, const llama::LlamaConfig& model,
-                                 Config config, int stage) {
+absl::StatusOr<PlanColumn> PlanStage(const Options& options, const llama::LlamaConfig& model,
+                                     Config config, int stage) {
   ZERO_ASSIGN_OR_RETURN(const DType dtype, ParseDType(options.dtype));
   config.stage = stage;
+  config.offload = OffloadOfStage(config.offload, stage);
   config.groups.assign(2, {});  // those that DescribeModel names
   ZERO_ASSIGN_OR_RETURN(const Plan plan, MakePlan(config, llama::DescribeModel(model, dtype),
                                                   static_cast<int>(options.ranks)));
@@ -119,65 +121,35 @@ absl::StatusOr<Column> PlanStage(const Options& options, const llama::LlamaConfi
   activations.sequence_length =
       options.sequence_length > 0 ? options.sequence_length : model.max_position_embeddings;
   activations.dtype = dtype;
-  Column column;
+  PlanColumn column;
   column.memory = plan.bytes;
   column.memory[static_cast<size_t>(MemoryCategory::kActivations)] +=
       llama::LlamaModel::ActivationBytes(model, activations);
-  for (int64_t bytes : column.memory) column.on_device += bytes;
-  column.on_device -= plan.bytes_of(MemoryCategory::kHostStaging);
+  column.on_disk = plan.offload.disk_bytes;
   column.wire = plan.step_wire(options.accumulation);
+  column.moved = plan.step_offload(options.accumulation);
   return column;
 }
 
-std::string Row(const std::string& name, const std::array<int64_t, kStages>& bytes) {
-  std::string row = absl::StrFormat("%-18s", name);
-  for (int64_t n : bytes) absl::StrAppendFormat(&row, "%12.3f", static_cast<double>(n) / 1e9);
-  return row + "\n";
-}
-
-void PrintTable(const Config& config, const std::array<Column, kStages>& columns) {
-  const auto collect = [&](const auto& value_of) {
-    std::array<int64_t, kStages> values = {};
-    for (int s = 0; s < kStages; ++s) values[s] = value_of(columns[s]);
-    return values;
-  };
-  std::string heading = "     stage 0     stage 1     stage 2     stage 3\n";
-  std::cout << absl::StrFormat("%-18s", "GB on each rank") << heading;
-  for (int c = 0; c < kMemoryCategories; ++c) {
-    const auto row = collect([&](const Column& column) { return column.memory[c]; });
-    if (row == std::array<int64_t, kStages>{}) continue;
-    std::cout << Row(Name(static_cast<MemoryCategory>(c)), row);
+absl::Status PrintPlan(const Options& options, const llama::LlamaConfig& model,
+                       const Config& config) {
+  PlanTable table;
+  table.model = options.model;
+  table.parameters = llama::ParameterCount(model);
+  table.dtype = options.dtype;
+  table.ranks = options.ranks;
+  table.optimizer = Name(config.optimizer);
+  table.master = Name(config.master);
+  if (options.offload.any()) table.offload = train::OffloadText(options.offload);
+  for (int stage = 0; stage < kPlanStages; ++stage) {
+    ZERO_ASSIGN_OR_RETURN(table.columns[stage], PlanStage(options, model, config, stage));
   }
-  std::cout << Row("all on the device",
-                   collect([](const Column& column) { return column.on_device; }));
-  std::cout << absl::StrFormat("\n%-18s", "GB sent in a step") << heading;
-  std::set<std::string> names;
-  for (const Column& column : columns) {
-    for (const auto& [name, bytes] : column.wire) names.insert(name);
-  }
-  for (const std::string& name : names) {
-    std::cout << Row(name, collect([&](const Column& column) {
-                       const auto found = column.wire.find(name);
-                       return found == column.wire.end() ? 0 : found->second;
-                     }));
-  }
-  std::cout << "(GB of 10^9 bytes; " << Name(config.optimizer) << ", " << Name(config.master)
-            << " masters; without what the system and libraries take)\n";
-}
-
-absl::Status Plan(const Options& options, const llama::LlamaConfig& model, const Config& config) {
-  std::array<Column, kStages> columns;
-  for (int stage = 0; stage < kStages; ++stage) {
-    ZERO_ASSIGN_OR_RETURN(columns[stage], PlanStage(options, model, config, stage));
-  }
-  std::cout << options.model << ": " << support::WithSeparators(llama::ParameterCount(model))
-            << " parameters in " << options.dtype << " on " << options.ranks << " ranks\n\n";
-  PrintTable(config, columns);
+  std::cout << (options.json ? TableJson(table) : TableText(table));
   return absl::OkStatus();
 }
 
 // What one flag's range cannot say.
-absl::Status CheckOptions(const Options& options) {
+absl::Status CheckOptions(const support::FlagTable& flags, const Options& options) {
   if (options.model.empty()) {
     return absl::InvalidArgumentError("--model is missing: give a config.json or its folder");
   }
@@ -188,7 +160,10 @@ absl::Status CheckOptions(const Options& options) {
                                                    options.accumulation_dtype, "'; with --dtype ",
                                                    options.dtype, " it must be fp32", other));
   }
-  return absl::OkStatus();
+  // The file may offload, and says itself what is wrong.
+  if (!options.config.empty()) return absl::OkStatus();
+  ZERO_RETURN_IF_ERROR(train::CheckOffloadEffects(flags, options.offload, 3, /*stages_vary=*/true));
+  return train::CheckPlaces(options.offload, 3);
 }
 
 int Main(const std::vector<std::string>& arguments) {
@@ -200,7 +175,7 @@ int Main(const std::vector<std::string>& arguments) {
     std::cout << "usage: " << kProgram << " --model PATH [flags]\n" << flags.Help();
     return 0;
   }
-  if (usage.ok()) usage = CheckOptions(options);
+  if (usage.ok()) usage = CheckOptions(flags, options);
   if (!usage.ok()) return support::Fail(kProgram, usage, support::kExitUsage);
   const absl::StatusOr<llama::LlamaConfig> model = llama::ReadConfig(options.model);
   if (!model.ok()) {
@@ -220,7 +195,7 @@ int Main(const std::vector<std::string>& arguments) {
   absl::StatusOr<Config> config = ConfigOf(options);
   if (!options.config.empty()) config = ReadConfigFile(flags, *model, options);
   if (!config.ok()) return support::FailLines(kProgram, config.status(), support::kExitFailure);
-  const absl::Status status = Plan(options, *model, *config);
+  const absl::Status status = PrintPlan(options, *model, *config);
   return status.ok() ? 0 : support::Fail(kProgram, status, support::kExitFailure);
 }
 

@@ -127,6 +127,12 @@ const char* Name(Place place) {
   return kNames[static_cast<int>(place)];
 }
 
+Offload OffloadOfStage(Offload offload, int stage) {
+  if (stage < 1) offload.optimizer = Place::kDevice;
+  if (stage < 3) offload.parameters = Place::kDevice;
+  return offload;
+}
+
 absl::Status Validate(const Config& config) {
   ZERO_RETURN_IF_ERROR(CheckKinds(config));
   ZERO_RETURN_IF_ERROR(

@@ -150,6 +150,10 @@ const char* Name(WeightRounding rounding);
 const char* Name(LossScaling kind);
 const char* Name(Place place);  // "device", "cpu", "nvme", as in DeepSpeed's file
 
+// What of `offload` there is in a stage: nothing in stage 0, weights in stage 3 only. For whoever
+// compares stages.
+Offload OffloadOfStage(Offload offload, int stage);
+
 // kInvalidArgument names the field, its value and what would be right.
 absl::Status Validate(const Config& config);
 

@@ -22,6 +22,8 @@ struct Context {
   const Stream* communication = nullptr;
   const Stream* arithmetic = nullptr;
   std::vector<const Stream*> offload;  // those of what is offloaded; none where nothing is
+  // Memory of the host that the device reads: not 0 once a disk has failed. Null: there is none.
+  const int32_t* disk_failed = nullptr;
 
   int rank() const { return group->rank(); }
   // All streams of the optimizer. Those of what is offloaded come first: theirs is the error that

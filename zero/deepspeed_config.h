@@ -34,7 +34,8 @@ struct ConfigContext {
   // of the caller's own: then config.schedule is left empty for it. Besides: "optimizer", one of
   // "adamw", "adam" (decay added to the gradient), "sgd" and "lion"; "optimizer.params.beta1" and
   // "optimizer.params.beta2"; "dtype", one of "fp32", "fp16" and "bf16"; "master", one of "fp32",
-  // "split" and "none"; "prefetch", units, which are 0 exactly if the file's bucket is.
+  // "split" and "none"; "prefetch", units, which are 0 exactly if the file's bucket is;
+  // "nvme_path", the folder of whatever is offloaded to a disk.
   std::map<std::string, CallerValue> given;
 };
 

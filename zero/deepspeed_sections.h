@@ -38,6 +38,9 @@ std::string BetasText(const Config& config);
 // After ReadOptimizer, whose rate is the default.
 void ReadScheduler(DeepSpeedValues& values, const ConfigContext& context, DeepSpeedConfig& result);
 
+// offload_optimizer and offload_param of zero_optimization, and their old forms.
+void ReadOffload(DeepSpeedValues& values, int64_t stage, Offload& offload);
+
 // zero_optimization.
 void ReadZero(DeepSpeedValues& values, const ConfigContext& context, DeepSpeedConfig& result);
 

@@ -381,6 +381,15 @@ std::optional<double> DeepSpeedValues::MaybeNumber(const std::string& path,
   return *number;
 }
 
+std::optional<std::string> DeepSpeedValues::MaybeText(const std::string& path) {
+  const std::optional<std::string> known = GivenAs<std::string>(path);
+  const JsonValue* value = InFile(path);
+  if (value == nullptr) return known;
+  if (value->kind != Kind::kString) return std::nullopt;  // said already
+  CheckGiven(path, !known.has_value() || *known == value->text);
+  return value->text;
+}
+
 std::optional<std::string> DeepSpeedValues::MaybeChoice(const std::string& path,
                                                         const std::vector<std::string>& choices) {
   const std::optional<std::string> known = GivenAs<std::string>(path);

@@ -43,6 +43,7 @@ class DeepSpeedValues {
   // `wanted` completes "it must be".
   std::optional<double> MaybeNumber(const std::string& path, absl::FunctionRef<bool(double)> right,
                                     const std::string& wanted);
+  std::optional<std::string> MaybeText(const std::string& path);
   // The one of `choices` that it is, whatever the case of its letters.
   std::optional<std::string> MaybeChoice(const std::string& path,
                                          const std::vector<std::string>& choices);

@@ -92,38 +92,6 @@ void ReadThreshold(DeepSpeedValues& values, const ConfigContext& context) {
   }
 }
 
-// offload_optimizer or offload_param.
-void ReadOffload(DeepSpeedValues& values, const char* name, const char* old_name, int64_t stage) {
-  const std::string section = Path(name);
-  const std::string old_path = Path(old_name);
-  const bool weights = section == Path("offload_param");
-  if (values.Find(section) != nullptr && values.Find(old_path) != nullptr) {
-    values.Problem(old_path,
-                   absl::StrCat(old_path, " is the old form of ", section, "; keep the new one"));
-  }
-  const std::string device =
-      values.MaybeChoice(section + ".device", {"none", "cpu", "nvme"}).value_or("none");
-  const bool old = values.MaybeSwitch(old_path).value_or(false);
-  if (weights && stage < 3 && (device != "none" || old)) {
-    values.Problem(old ? old_path : section + ".device",
-                   absl::StrCat(old ? old_path : section + ".device",
-                                " moves sharded weights, which need ", kStage, " 3, not ", stage));
-  }
-  const JsonValue* path = values.Find(section + ".nvme_path");
-  if (device == "nvme" && (path == nullptr || path->text.empty())) {
-    values.Problem(section + ".device",
-                   absl::StrCat(section, ".nvme_path is missing; device \"nvme\" needs a folder"));
-  }
-  for (const char* count : {"buffer_count", "buffer_size", "max_in_cpu"}) {
-    (void)values.MaybeCount(absl::StrCat(section, ".", count), 0, kMany);
-  }
-  const auto part = [](double value) { return value >= 0 && value <= 1; };
-  for (const char* number : {"ratio", "cpuadam_cores_perc"}) {
-    (void)values.MaybeNumber(absl::StrCat(section, ".", number), part, "from 0 to 1");
-  }
-  if (device != "none") values.NoteIgnored(section);
-}
-
 }  // namespace
 
 void ReadZero(DeepSpeedValues& values, const ConfigContext& context, DeepSpeedConfig& result) {
@@ -134,8 +102,7 @@ void ReadZero(DeepSpeedValues& values, const ConfigContext& context, DeepSpeedCo
                    [](int64_t hidden) { return hidden * hidden; });
   ReadPrefetch(values, context, result.config);
   ReadThreshold(values, context);
-  ReadOffload(values, "offload_optimizer", "cpu_offload", stage);
-  ReadOffload(values, "offload_param", "cpu_offload_param", stage);
+  ReadOffload(values, stage, result.config.offload);
   const std::string gather = Path("stage3_gather_16bit_weights_on_model_save");
   if (values.Find(gather) != nullptr) {
     result.config.gather_16bit_weights_on_model_save = values.Switch(gather, true);

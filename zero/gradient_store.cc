@@ -165,7 +165,9 @@ absl::StatusOr<Gradients> GradientStore::Acquire(int unit, const Stream& stream)
     gradients.accumulate = gradients.accumulate || stored_[unit];
   }
   ZERO_RETURN_IF_ERROR(EndWriting(unit));  // a resident unit's use before
-  ZERO_RETURN_IF_ERROR(BeginWriting(unit, stream));
+  const auto begin = [&] { return BeginWriting(unit, stream); };
+  ZERO_RETURN_IF_ERROR(pipeline_ == nullptr ? begin()
+                                            : pipeline_->await_gradient_slot().Time(stream, begin));
   if (!gradients.accumulate && context_.plan->config.poison_slots) {
     const UnitLayout& layout = context_.unit(unit);
     for (int s = 0; s < static_cast<int>(layout.segments.size()); ++s) {

@@ -1,5 +1,6 @@
 #include "zero/optimizer_core.h"
 
+#include <algorithm>
 #include <cmath>
 #include <utility>
 
@@ -51,6 +52,7 @@ absl::Status OptimizerCore::Initialise(Device* device, ProcessGroup* group,
     ZERO_ASSIGN_OR_RETURN(offload_store_, OffloadStore::Create(context_));
     ZERO_ASSIGN_OR_RETURN(offload_streams_, OffloadStreams::Create(context_, *offload_store_));
     context_.offload = offload_streams_.all();
+    context_.disk_failed = offload_store_->failed();
     ZERO_ASSIGN_OR_RETURN(
         pipeline_, OffloadPipeline::Create(context_, offload_store_.get(), &offload_streams_));
   }
@@ -405,6 +407,22 @@ absl::Status OptimizerCore::Finish() {
   return absl::OkStatus();
 }
 
+std::vector<std::string> OptimizerCore::notes() const {
+  std::vector<std::string> notes = context_.device->notes();
+  const auto add = [&notes](const std::string& note) {
+    if (note.empty() || std::find(notes.begin(), notes.end(), note) != notes.end()) return;
+    notes.push_back(note);
+  };
+  if (offload_store_ != nullptr && offload_store_->file() != nullptr) {
+    add(offload_store_->file()->note());
+    for (const std::string& removed : offload_store_->removed()) {
+      add(absl::StrCat("removed ", removed, ", which a run had left that ended before it could"));
+    }
+    add(offload_streams_.disk_read->note());
+  }
+  return notes;
+}
+
 std::string OptimizerCore::accounting_json() const {
   std::string json = "{\"memory\": {";
   const MemoryTable table = context_.device->memory();
@@ -422,8 +440,13 @@ std::string OptimizerCore::accounting_json() const {
                     ", \"bytes\": ", traffic.bytes, "}");
     separator = ", ";
   }
-  absl::StrAppend(&json, "}, \"host_waits\": ", context_.device->host_waits(),
-                  ", \"reduction\": \"", reduction_->reduction_choice(), "\"}");
+  const DiskTraffic disk = offload_streams_.disk_traffic();
+  absl::StrAppend(&json, "}, \"link\": {\"to_device\": ", context_.device->bytes_to_device(),
+                  ", \"from_device\": ", context_.device->bytes_from_device(),
+                  "}, \"disk\": {\"read\": ", disk.bytes_read,
+                  ", \"written\": ", disk.bytes_written, "}");
+  absl::StrAppend(&json, ", \"host_waits\": ", context_.device->host_waits(), ", \"reduction\": \"",
+                  reduction_->reduction_choice(), "\"}");
   return json;
 }
 

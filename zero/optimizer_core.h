@@ -50,6 +50,10 @@ class OptimizerCore : public ShardedOptimizer {
   const Plan& plan() const override { return plan_; }
   const Model& model() const override { return model_; }
   std::string accounting_json() const override;
+  std::vector<std::string> notes() const override;
+  OffloadReport offload_report() const override {
+    return pipeline_ == nullptr ? OffloadReport() : pipeline_->report();
+  }
 
   // Streams, scalars, states and everything that does not depend on the stage; then the stores.
   absl::Status Initialise(Device* device, ProcessGroup* group, const Adopted& adopted);

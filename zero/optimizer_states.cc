@@ -41,16 +41,24 @@ absl::Status OptimizerStates::CopyWeights(const WeightStore& weights) const {
 absl::Status OptimizerStates::Update(int unit, WeightStore& weights, GradientStore& gradients,
                                      const StepController& step) const {
   const UnitLayout& layout = context_->unit(unit);
-  if (!layout.trainable()) return absl::OkStatus();
+  bool any = false;
+  for (int s = 0; s < static_cast<int>(layout.segments.size()); ++s) any |= HasKept(unit, s);
+  if (!any) return absl::OkStatus();
   return weights.Write(unit, *context_->arithmetic, [&] {
     return gradients.order(unit).Read(*context_->arithmetic, [&]() -> absl::Status {
       for (int s = 0; s < static_cast<int>(layout.segments.size()); ++s) {
-        if (!layout.segments[s].trainable || layout.segments[s].elements == 0) continue;
+        if (!HasKept(unit, s)) continue;
         ZERO_RETURN_IF_ERROR(UpdateSegment(unit, s, weights, gradients, step));
       }
       return absl::OkStatus();
     });
   });
+}
+
+bool OptimizerStates::HasKept(int unit, int s) const {
+  const Segment& segment = context_->unit(unit).segments[s];
+  const int64_t held = context_->plan->moment1.sliced ? segment.slice : segment.elements;
+  return segment.trainable && OffloadedStateElements(context_->plan->config, segment) < held;
 }
 
 absl::Status OptimizerStates::UpdateSegment(int unit, int s, const WeightStore& weights,
@@ -60,7 +68,6 @@ absl::Status OptimizerStates::UpdateSegment(int unit, int s, const WeightStore& 
   const Segment& segment = context_->unit(unit).segments[s];
   const int64_t held = plan.moment1.sliced ? segment.slice : segment.elements;
   const int64_t first = OffloadedStateElements(plan.config, segment);
-  if (first == held) return absl::OkStatus();
   UpdateMemory memory;
   memory.gradient = gradients.UpdatedAt(unit, s, first);
   memory.weight = weights.UpdatedAt(unit, s, first);

@@ -27,6 +27,8 @@ class OptimizerStates {
 
  private:
   explicit OptimizerStates(const Context* context) : context_(context) {}
+  // Whether states of a segment are on the device.
+  bool HasKept(int unit, int segment) const;
   absl::Status UpdateSegment(int unit, int segment, const WeightStore& weights,
                              const GradientStore& gradients, const StepController& step) const;
 

@@ -183,27 +183,38 @@ int64_t SliceBytes(const UnitLayout& unit) {
   return bytes;
 }
 
-// Bytes of slices gathered by one pass over all units, forward and backward.
-int64_t SimulatePass(const Layout& layout, GatherSchedule& schedule) {
-  const int units = static_cast<int>(layout.units.size());
+// What one pass over all units, forward and backward, gathers.
+struct Gathers {
+  int64_t slice_bytes = 0;
+  OffloadTraffic loaded;
+};
+Gathers SimulatePass(const Plan& plan, GatherSchedule& schedule) {
+  const int units = static_cast<int>(plan.layout.units.size());
   std::vector<int> sequence(2 * units);
   std::iota(sequence.begin(), sequence.begin() + units, 0);
   std::copy(sequence.rend() - units, sequence.rend(), sequence.begin() + units);
   schedule.BeginPass();
-  int64_t bytes = 0;
+  Gathers all;
   for (int unit : sequence) {
     // Cannot fail: every unit is released before the next is acquired.
     const absl::StatusOr<std::vector<int>> gathers = schedule.Acquire(unit);
-    for (int gathered : *gathers) bytes += SliceBytes(layout.units[gathered]);
+    for (int gathered : *gathers) {
+      all.slice_bytes += SliceBytes(plan.layout.units[gathered]);
+      all.loaded += GatherTraffic(plan.config, plan.layout.units[gathered]);
+    }
     schedule.Release(unit);
   }
-  return bytes;
+  return all;
 }
 
 void PlanGathers(const Model& model, Plan& plan) {
   GatherSchedule schedule(model, plan.config.prefetch);
-  plan.first_pass_gathered = SimulatePass(plan.layout, schedule);
-  plan.later_pass_gathered = SimulatePass(plan.layout, schedule);
+  const Gathers first = SimulatePass(plan, schedule);
+  const Gathers later = SimulatePass(plan, schedule);
+  plan.first_pass_gathered = first.slice_bytes;
+  plan.first_pass_loaded = first.loaded;
+  plan.later_pass_gathered = later.slice_bytes;
+  plan.later_pass_loaded = later.loaded;
   int64_t largest = 0;
   int64_t resident = 0;
   for (size_t u = 0; u < model.units.size(); ++u) {
@@ -294,7 +305,7 @@ absl::StatusOr<Plan> MakePlan(const Config& config, const Model& model, int worl
                                 groups * static_cast<int64_t>(sizeof(GroupScalars))) +
                    static_cast<int64_t>(sizeof(StepRecord))) +
           2 * transfer_bytes + 2 * RankExchange::HostBytes(world_size) + CheckpointSlotBytes(plan) +
-          OffloadScalarBytes(plan));
+          OffloadScalarBytes(plan) + (plan.offload.disk_bytes > 0 ? kDiskFlagBytes : 0));
   const OffloadPlan& offload = plan.offload;
   if (config.offload.optimizer == Place::kHost) {
     set(MemoryCategory::kHostStates, offload.record_bytes);
@@ -345,6 +356,13 @@ WireBytes Plan::step_wire(int64_t micro_batches) const {
         others * (first_pass_gathered + (micro_batches - 1) * later_pass_gathered);
   }
   return wire;
+}
+
+OffloadTraffic Plan::step_offload(int64_t micro_batches) const {
+  OffloadTraffic traffic = UpdateTraffic(config, layout, offload, moments, micro_batches);
+  traffic += first_pass_loaded;
+  for (int64_t pass = 1; pass < micro_batches; ++pass) traffic += later_pass_loaded;
+  return traffic;
 }
 
 int64_t Plan::weight_offset(int unit, int parameter) const {

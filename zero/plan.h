@@ -12,6 +12,7 @@
 #include "zero/layout.h"
 #include "zero/model.h"
 #include "zero/offload/offload_plan.h"
+#include "zero/offload/offload_traffic.h"
 #include "zero/reduction_plan.h"
 
 namespace zero {
@@ -112,6 +113,17 @@ struct Plan {
   // later pass gathers again, and saving are counted on their own.
   WireBytes step_wire(int64_t micro_batches) const;
 
+  // Bytes that one rank moves in such a step because of Config::offload, scalars apart, q being the
+  // share that is offloaded, with each piece's sections padded to 4096 bytes on the disk:
+  //   from the device  A x q x sT/N where gradients are stored with the states, else q x sT/N
+  //   to the device    x q x sT/N where they are; q x wT/N of updated weights, or the slices
+  //                    of every gather where weights are offloaded
+  //   disk             records are read once and written once without the gradient; gradients are
+  //                    written as often as they leave and read as often, weights read for each
+  //                    gather and written once
+  // Weights that are their own masters, or part of them, are also moved to the update.
+  OffloadTraffic step_offload(int64_t micro_batches) const;
+
   // Where parameter `parameter` of unit `unit` starts in adopted memory (see Adopted); the trainer
   // allocates weights.bytes and gradients.bytes, 64-byte aligned. -1: not stored there.
   int64_t weight_offset(int unit, int parameter) const;
@@ -121,6 +133,9 @@ struct Plan {
   // later pass.
   int64_t first_pass_gathered = 0;
   int64_t later_pass_gathered = 0;
+  // What these gathers load of offloaded weights.
+  OffloadTraffic first_pass_loaded;
+  OffloadTraffic later_pass_loaded;
 };
 
 // dtype in which a segment's gradient is stored between micro-batches.
@@ -130,7 +145,9 @@ DType SentType(const Config& config, DType source);
 // Bytes that an element's master takes besides the weight; 0: it has none of its own.
 int64_t MasterBytes(const Config& config, const Segment& segment);
 
-// Of the host, for the scalars of a step and the parameter groups of what is offloaded.
+// Of the host, for the scalars of a step, the parameter groups of what is offloaded, and the flag
+// of a disk.
+inline constexpr int64_t kDiskFlagBytes = 64;
 int64_t OffloadScalarBytes(const Plan& plan);
 
 // Checks `config` and `model` and lays the model out for `world_size` ranks. Allocates no device

@@ -27,6 +27,7 @@
 #include "device/device.h"
 #include "zero/config.h"
 #include "zero/model.h"
+#include "zero/offload/offload_report.h"
 #include "zero/pending.h"
 #include "zero/plan.h"
 #include "zero/save/checkpoint.h"
@@ -212,8 +213,16 @@ class ShardedOptimizer {
   virtual const Plan& plan() const = 0;  // what was promised
   virtual const Model& model() const = 0;
   // What is used: {"memory": {category: {"current", "peak"}}, "wire": {name: {"calls", "bytes"}},
-  // "host_waits", "reduction": which kind and why}. Any thread.
+  // "link": {"to_device", "from_device"}: bytes of copies enqueued between the device and memory of
+  // the host, "disk": {"read", "written"}: bytes of offloaded state, "host_waits", "reduction":
+  // which kind and why}. Any thread.
   virtual std::string accounting_json() const = 0;
+  // Where the time of offloaded steps went and what they moved; zeros where nothing is offloaded.
+  // From any thread.
+  virtual OffloadReport offload_report() const = 0;
+  // What a program should say once: memory that could not be pinned, disks that are reached in a
+  // slower way, what dead runs had left. One sentence each.
+  virtual std::vector<std::string> notes() const = 0;
 };
 
 }  // namespace zero

@@ -14,8 +14,7 @@ namespace {
 class SlicedWeights : public WeightStore {
  public:
   SlicedWeights(const Context& context, SegmentBlock block, OffloadPipeline* pipeline)
-      : WeightStore(context, std::move(block)),
-        pipeline_(context.plan->config.offload.parameters == Place::kDevice ? nullptr : pipeline),
+      : WeightStore(context, std::move(block), pipeline),
         schedule_(*context.model, context.plan->config.prefetch),
         evicted_(context.units(), false) {}
 
@@ -65,7 +64,7 @@ class SlicedWeights : public WeightStore {
   absl::StatusOr<Weights> Acquire(int unit, const Stream& stream) override {
     ZERO_ASSIGN_OR_RETURN(const std::vector<int> gathers, schedule_.Acquire(unit));
     for (int gathered : gathers) ZERO_RETURN_IF_ERROR(Gather(gathered));
-    ZERO_RETURN_IF_ERROR(slot_order(unit).BeginRead(stream));
+    ZERO_RETURN_IF_ERROR(BeginUse(slot_order(unit), stream));
     Hold(unit, stream);
     return Weights{data_[unit]};
   }
@@ -101,14 +100,14 @@ class SlicedWeights : public WeightStore {
       const int64_t bytes = segment.slice * SizeOf(segment.dtype);
       char* const whole = slot.bytes_at(starts_[unit][s]);
       own[s] = whole + context_.rank() * bytes;
-      pieces.push_back({pipeline_ != nullptr ? own[s] : block_.at(unit, s), whole, bytes, bytes});
+      pieces.push_back({loads() ? own[s] : block_.at(unit, s), whole, bytes, bytes});
     }
     if (pieces.empty()) return absl::OkStatus();
     const Stream& stream = *context_.communication;
     const char* const name = evaluating_ || evicted_[unit] ? kEvaluation : kGatherWeights;
     if (!evaluating_) evicted_[unit] = false;
     const auto gather = [&] { return context_.group->AllGather(stream, name, pieces); };
-    if (pipeline_ != nullptr) {
+    if (loads()) {
       ZERO_RETURN_IF_ERROR(Load(unit, slot, own));
       return slot_order(unit).Write(stream, gather);
     }
@@ -144,7 +143,9 @@ class SlicedWeights : public WeightStore {
     });
   }
 
-  OffloadPipeline* const pipeline_;  // null: slices are on the device
+  // Whether slices, or a part of them, are not on the device.
+  bool loads() const { return context_.plan->config.offload.parameters != Place::kDevice; }
+
   GatherSchedule schedule_;
   std::vector<Buffer> slots_;
   std::vector<Handover> slot_order_;

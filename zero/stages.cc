@@ -108,7 +108,7 @@ absl::StatusOr<std::unique_ptr<ShardedOptimizer>> ShardedOptimizer::Create(
 
 absl::StatusOr<std::unique_ptr<WeightStore>> Stage0::MakeWeights(const Parts& parts,
                                                                  const Adopted& adopted) {
-  return MakeWholeWeights(parts.context, /*gather_updates=*/false, adopted.weights);
+  return MakeWholeWeights(parts.context, /*gather_updates=*/false, parts.pipeline, adopted.weights);
 }
 absl::StatusOr<std::unique_ptr<GradientStore>> Stage0::MakeGradients(const Parts& parts,
                                                                      const Adopted& adopted) {
@@ -118,7 +118,7 @@ absl::StatusOr<std::unique_ptr<GradientStore>> Stage0::MakeGradients(const Parts
 
 absl::StatusOr<std::unique_ptr<WeightStore>> Stage1::MakeWeights(const Parts& parts,
                                                                  const Adopted& adopted) {
-  return MakeWholeWeights(parts.context, /*gather_updates=*/true, adopted.weights);
+  return MakeWholeWeights(parts.context, /*gather_updates=*/true, parts.pipeline, adopted.weights);
 }
 
 absl::StatusOr<std::unique_ptr<GradientStore>> Stage1::MakeGradients(const Parts& parts,

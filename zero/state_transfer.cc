@@ -15,6 +15,8 @@ namespace {
 
 // Of Write, which fills one half of the staging memory while the other is copied.
 constexpr int64_t kWriteElements = kTransferElements / 2;
+// Of Write where it fills memory in place: long enough that a source reads most of it there.
+constexpr int64_t kInPlaceElements = int64_t{1} << 22;
 
 absl::Status UnknownParameter(const Model& model, const std::string& name) {
   std::vector<std::string> names;
@@ -213,6 +215,7 @@ absl::Status StateTransfer::WriteParameter(State state, int unit, int p, const S
       (state == State::kMaster && MasterBytes(context_->plan->config, segment) > 0);
   const bool in_place = only_ours && places[0].stored == StoredAs::kF32 &&
                         places[0].offloaded == 0 && context_->device->kind() == DeviceKind::kHost;
+  int64_t filled = from;  // in place, up to here
   for (int64_t first = from; first < to; first += kWriteElements) {
     const int64_t n = std::min(kWriteElements, to - first);
     // While the device takes one half of the staging memory, the source fills the other.
@@ -222,11 +225,20 @@ absl::Status StateTransfer::WriteParameter(State state, int unit, int p, const S
       ZERO_RETURN_IF_ERROR(half.copied->Synchronize(2 * context_->group->deadline()));
     }
     const int64_t shift0 = places[0].sliced ? own : 0;
-    const bool fills =
-        in_place && first >= shift0 && (!places[0].sliced || first + n <= own + segment.slice);
+    const int64_t own_end = places[0].sliced ? std::min(to, own + segment.slice) : to;
+    const bool fills = in_place && first >= shift0 && first + n <= own_end;
     float* const values =
         fills ? reinterpret_cast<float*>(places[0].device) + (first - shift0) : half.values;
-    ZERO_RETURN_IF_ERROR(source(parameter, first - run.first, absl::MakeSpan(values, n)));
+    if (!fills || first == filled) {
+      int64_t asked = n;
+      if (fills) {
+        // As many pieces as there are; the last one of all may be shorter.
+        const int64_t left = own_end - first;
+        asked = std::min(own_end == to ? left : left - left % kWriteElements, kInPlaceElements);
+      }
+      ZERO_RETURN_IF_ERROR(source(parameter, first - run.first, absl::MakeSpan(values, asked)));
+      filled = first + asked;
+    }
     char* raw = half.raw;
     for (const StatePlace& place : places) {
       if (fills && &place == &places[0]) continue;
@@ -355,11 +367,11 @@ absl::Status StateTransfer::GatherPlace(const char* name, const StatePlace& plac
   const int64_t bytes = n * BytesOf(place.stored);
   const int64_t first = (place.sliced ? 0 : context_->rank() * slice) + column;
   char* const own = to + context_->rank() * bytes;
-  const char* from = place.device + (first - place.offloaded) * BytesOf(place.stored);
+  const char* from = own;
+  if (place.offloaded == 0) from = place.device + first * BytesOf(place.stored);
   if (place.offloaded > 0) {
     ZERO_RETURN_IF_ERROR(CopyOut(stream, place, first, n, host_raw_.bytes_at(0)));
     ZERO_RETURN_IF_ERROR(context_->device->Copy(stream, own, host_raw_.data(), bytes));
-    from = own;
   }
   const AllGatherPiece piece{from, to, bytes, bytes};
   ZERO_RETURN_IF_ERROR(context_->group->AllGather(stream, name, {&piece, 1}));

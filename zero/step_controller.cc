@@ -235,9 +235,12 @@ absl::StatusOr<Pending<StepResult>> StepController::Decide(int64_t passes, doubl
   ZERO_RETURN_IF_ERROR(context_.device->Copy(stream, At<GroupScalars>(layout().row_groups),
                                              staging + row_bytes, group_bytes));
 
-  const auto combine = [&] {
-    return CombineNorms(stream, At<NormPartial>(layout().partials), At<int64_t>(layout().bases),
-                        layout().norm_rows, loss_weight, At<int64_t>(layout().first_written), own);
+  const auto combine = [&]() -> absl::Status {
+    ZERO_RETURN_IF_ERROR(CombineNorms(stream, At<NormPartial>(layout().partials),
+                                      At<int64_t>(layout().bases), layout().norm_rows, loss_weight,
+                                      At<int64_t>(layout().first_written), own));
+    if (context_.disk_failed == nullptr) return absl::OkStatus();
+    return MarkFailed(stream, context_.disk_failed, own);
   };
   ZERO_RETURN_IF_ERROR(norm_order_.Write(stream, [&] {
     return written_.has_value() ? written_->order().Write(stream, combine) : combine();

@@ -102,8 +102,10 @@ absl::StatusOr<StepResult> StepOutcome::Read(const absl::Status& reached) const 
     return absl::Status(reached.code(), absl::StrCat("step ", step_, ": ", reached.message()));
   }
   if (record_->group_failed != 0) {
-    return absl::AbortedError(absl::StrCat(
-        "step ", step_, ": the group failed before the norms were exchanged; nothing changed"));
+    return absl::AbortedError(
+        absl::StrCat("step ", step_,
+                     ": the group, or a rank's disk, failed before the norms were exchanged; the "
+                     "optimizer's next call says what and what is left"));
   }
   if (record_->row_missing != 0) {
     return absl::InternalError(absl::StrCat("step ", step_, ": no schedule row for applied step ",

@@ -81,6 +81,12 @@ bool StepProgress::MayBeHalfDone(const StepController& controller) {
   if (newest <= complete_) return false;
   const bool drained = Drain().ok();
   if (Complete(newest)) return false;
+  // Where waits do not fail, what a failed stream was to fill goes to the device all the same.
+  const bool weights_stay = context_->plan->config.offload.parameters == Place::kDevice;
+  for (const Stream* stream : context_->offload) {
+    const bool copies = weights_stay && context_->device->kind() != DeviceKind::kHost;
+    if (copies && !stream->Health().ok()) return true;
+  }
   // An aborted gather leaves anything in the weights that it was to fill, also when the step that
   // it belongs to did not apply.
   if (failures_ != nullptr || !drained) return true;

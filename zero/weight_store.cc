@@ -6,11 +6,12 @@
 #include "absl/strings/str_cat.h"
 #include "device/status.h"
 #include "zero/misuse.h"
+#include "zero/offload/offload_pipeline.h"
 
 namespace zero {
 
-WeightStore::WeightStore(const Context& context, SegmentBlock block)
-    : context_(context), block_(std::move(block)) {
+WeightStore::WeightStore(const Context& context, SegmentBlock block, OffloadPipeline* pipeline)
+    : context_(context), pipeline_(pipeline), block_(std::move(block)) {
   for (int u = 0; u < context.units(); ++u) order_.emplace_back(context.device);
   data_.resize(context.units());
   holders_.resize(context.units());
@@ -27,6 +28,11 @@ absl::Status WeightStore::Drop(int unit, const Stream& stream) {
   });
   holders.erase(held != holders.end() ? held : holders.end() - 1);
   return absl::OkStatus();
+}
+
+absl::Status WeightStore::BeginUse(Handover& order, const Stream& stream) {
+  const auto begin = [&] { return order.BeginRead(stream); };
+  return pipeline_ == nullptr ? begin() : pipeline_->await_weights().Time(stream, begin);
 }
 
 absl::Status WeightStore::EndHolds(int unit, Handover& order) {

@@ -42,15 +42,18 @@ class WeightStore {
   char* UpdatedAt(int unit, int segment, int64_t element) const;
 
  protected:
-  WeightStore(const Context& context, SegmentBlock block);
+  WeightStore(const Context& context, SegmentBlock block, OffloadPipeline* pipeline);
   void Hold(int unit, const Stream& stream) { holders_[unit].push_back(stream.reference()); }
   absl::Status Drop(int unit, const Stream& stream);
   // Ends the uses of a unit that were not released.
   absl::Status EndHolds(int unit, Handover& order);
+  // The trainer's read of a unit begins; timed where something is offloaded.
+  absl::Status BeginUse(Handover& order, const Stream& stream);
   // Fills data_[unit] from the start of each segment.
   void SetAddresses(int unit, const std::function<char*(int segment)>& start);
 
   const Context& context_;
+  OffloadPipeline* const pipeline_;  // null: nothing is offloaded
   SegmentBlock block_;
   std::vector<Handover> order_;                 // of the stored weights, by unit
   std::vector<std::vector<const void*>> data_;  // by unit and parameter
@@ -61,7 +64,9 @@ class WeightStore {
 // Stages 0 to 2: all weights on every rank. `gather_updates`: each rank updates its slice, the rest
 // comes by an all-gather in place.
 absl::StatusOr<std::unique_ptr<WeightStore>> MakeWholeWeights(const Context& context,
-                                                              bool gather_updates, void* adopted);
+                                                              bool gather_updates,
+                                                              OffloadPipeline* pipeline,
+                                                              void* adopted);
 // Stage 3: this rank's slices, and slots that whole units are gathered into. `pipeline` brings what
 // is offloaded of the slices; null where nothing is.
 absl::StatusOr<std::unique_ptr<WeightStore>> MakeSlicedWeights(const Context& context,

@@ -10,8 +10,9 @@ namespace {
 
 class WholeWeights : public WeightStore {
  public:
-  WholeWeights(const Context& context, SegmentBlock block, bool gather_updates)
-      : WeightStore(context, std::move(block)), gather_updates_(gather_updates) {
+  WholeWeights(const Context& context, SegmentBlock block, OffloadPipeline* pipeline,
+               bool gather_updates)
+      : WeightStore(context, std::move(block), pipeline), gather_updates_(gather_updates) {
     for (int u = 0; u < context.units(); ++u) {
       SetAddresses(u, [&](int segment) { return block_.at(u, segment); });
     }
@@ -33,7 +34,7 @@ class WholeWeights : public WeightStore {
   void BeginPass(Pass) override {}
 
   absl::StatusOr<Weights> Acquire(int unit, const Stream& stream) override {
-    ZERO_RETURN_IF_ERROR(order_[unit].BeginRead(stream));
+    ZERO_RETURN_IF_ERROR(BeginUse(order_[unit], stream));
     Hold(unit, stream);
     return Weights{data_[unit]};
   }
@@ -67,11 +68,13 @@ class WholeWeights : public WeightStore {
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<WeightStore>> MakeWholeWeights(const Context& context,
-                                                              bool gather_updates, void* adopted) {
+                                                              bool gather_updates,
+                                                              OffloadPipeline* pipeline,
+                                                              void* adopted) {
   ZERO_ASSIGN_OR_RETURN(SegmentBlock block,
                         SegmentBlock::Create(context, context.plan->weights,
                                              MemoryCategory::kWeights, "weights", adopted));
-  auto store = std::make_unique<WholeWeights>(context, std::move(block), gather_updates);
+  auto store = std::make_unique<WholeWeights>(context, std::move(block), pipeline, gather_updates);
   if (adopted != nullptr) ZERO_RETURN_IF_ERROR(store->ZeroGaps());
   return store;
 }

@@ -1,5 +1,6 @@
 #include "examples/llama/config.h"
 
+#include <algorithm>
 #include <filesystem>
 #include <fstream>
 #include <limits>
@@ -152,14 +153,32 @@ absl::Status ReadAllRope(const Json& json, const std::string& file, LlamaConfig&
   return absl::OkStatus();
 }
 
-// Settings that change the arithmetic in ways that are not implemented.
-absl::Status RefuseOthers(const Json& json, const std::string& file, const LlamaConfig& config) {
+constexpr const char* kMistral = "mistral";
+
+// Models of another kind, which lack keys of this one or mean other things by them.
+absl::Status RefuseOtherModels(const Json& json, const std::string& file, std::string& model_type) {
   Reader reader(json, file);
-  std::string model_type = "llama";
+  model_type = "llama";
   reader.Text("model_type", model_type);
-  if (model_type != "llama" && model_type != "mistral") {
+  if (model_type != "llama" && model_type != kMistral) {
     reader.Mismatch("model_type", "\"llama\" or \"mistral\"; others are not implemented");
   }
+  const Json* architectures = reader.Find("architectures");
+  const Json causal = {"LlamaForCausalLM", "MistralForCausalLM"};
+  if (architectures != nullptr && architectures->is_array() && !architectures->empty() &&
+      std::find_first_of(architectures->begin(), architectures->end(), causal.begin(),
+                         causal.end()) == architectures->end()) {
+    reader.Mismatch("architectures",
+                    "[\"LlamaForCausalLM\"] or [\"MistralForCausalLM\"]; others are not "
+                    "implemented");
+  }
+  return reader.status();
+}
+
+// Settings that change the arithmetic in ways that are not implemented.
+absl::Status RefuseOthers(const Json& json, const std::string& file, const std::string& model_type,
+                          const LlamaConfig& config) {
+  Reader reader(json, file);
   for (const char* activation : {"hidden_act", "hidden_activation"}) {
     reader.MustBe(activation, "silu");
   }
@@ -174,6 +193,16 @@ absl::Status RefuseOthers(const Json& json, const std::string& file, const Llama
   bool windowed = true;
   int64_t window = config.max_position_embeddings;
   reader.Flag("use_sliding_window", windowed);
+  if (windowed && model_type == kMistral && !json.contains("sliding_window")) {
+    // Where its configuration says nothing it has a window all the same.
+    constexpr int64_t kMistralWindow = 4096;
+    if (kMistralWindow < config.max_position_embeddings) {
+      reader.Fail(absl::StrCat(
+          "key \"sliding_window\" is missing, which means ", kMistralWindow,
+          " in a mistral; it must be null or at least max_position_embeddings (",
+          config.max_position_embeddings, "): attention within a window is not implemented"));
+    }
+  }
   reader.Count("sliding_window", window, false);
   if (windowed && window < config.max_position_embeddings) {
     reader.Mismatch(
@@ -186,6 +215,8 @@ absl::Status RefuseOthers(const Json& json, const std::string& file, const Llama
 
 absl::StatusOr<LlamaConfig> ReadObject(const Json& json, const std::string& file) {
   LlamaConfig config;
+  std::string model_type;
+  ZERO_RETURN_IF_ERROR(RefuseOtherModels(json, file, model_type));
   Reader reader(json, file);
   reader.Count("vocab_size", config.vocab_size, true);
   reader.Count("hidden_size", config.hidden_size, true);
@@ -200,7 +231,10 @@ absl::StatusOr<LlamaConfig> ReadObject(const Json& json, const std::string& file
   reader.Flag("tie_word_embeddings", config.tie_word_embeddings);
   ZERO_RETURN_IF_ERROR(reader.status());
   ZERO_RETURN_IF_ERROR(ReadAllRope(json, file, config));
-  ZERO_RETURN_IF_ERROR(RefuseOthers(json, file, config));
+  ZERO_RETURN_IF_ERROR(RefuseOthers(json, file, model_type, config));
+  if (model_type == kMistral) {
+    config.notes.push_back("a mistral without a sliding window computes what a llama does");
+  }
   ZERO_RETURN_IF_ERROR(CompleteConfig(config, file));
   return config;
 }

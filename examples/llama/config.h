@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <string>
+#include <vector>
 
 #include "absl/status/statusor.h"
 #include "device/dtype.h"
@@ -41,6 +42,8 @@ struct LlamaConfig {
 
   // The whole file as read, so that ToJson can write back what is not used here. May be empty.
   std::string json;
+  // One-line remarks on what is read in another way than somebody might think.
+  std::vector<std::string> notes;
 
   int64_t query_size() const { return num_attention_heads * head_dim; }
   int64_t key_value_size() const { return num_key_value_heads * head_dim; }

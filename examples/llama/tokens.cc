@@ -1,6 +1,7 @@
 #include "examples/llama/tokens.h"
 
 #include <algorithm>
+#include <array>
 #include <bit>
 #include <cstring>
 #include <filesystem>
@@ -192,6 +193,8 @@ absl::Status TokenDataset::Scan() {
   hash_ = Mix(static_cast<uint64_t>(file_.size()));
   std::vector<char> block(static_cast<size_t>(std::min(file_.size(), kScanBytes)));
   std::vector<int32_t> tokens;
+  // Of every second id, from the first and from the second one on, together: their bits.
+  std::array<int32_t, 2> bits = {0, 0};
   for (int64_t at = 0; at < file_.size(); at += kScanBytes) {
     const int64_t bytes = std::min(kScanBytes, file_.size() - at);
     const absl::Span<char> read(block.data(), static_cast<size_t>(bytes));
@@ -206,6 +209,11 @@ absl::Status TokenDataset::Scan() {
     tokens.clear();
     ZERO_RETURN_IF_ERROR(
         Decode(read.subspan(static_cast<size_t>(header)), (at + header - start_) / width_, tokens));
+    // A block of bare ids begins with one of even number.
+    for (size_t i = 0; i < tokens.size(); ++i) bits[i % 2] |= tokens[i];
+  }
+  if (format_ == TokenFormat::kUint16 && tokens_ % 2 == 0 && bits[0] != 0 && bits[1] == 0) {
+    return Wrong("every second id of 16 bits is 0, as if it held ids of 32 bits: say uint32");
   }
   return absl::OkStatus();
 }

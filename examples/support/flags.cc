@@ -31,14 +31,18 @@ struct SizeUnit {
   const char* name;
   int64_t bytes;
 };
-// The larger first.
+// The larger first; of one size the one that is written.
 constexpr SizeUnit kSizeUnits[] = {{"TiB", int64_t{1} << 40},
+                                   {"T", int64_t{1} << 40},
                                    {"TB", 1'000'000'000'000},
                                    {"GiB", 1 << 30},
+                                   {"G", 1 << 30},
                                    {"GB", 1'000'000'000},
                                    {"MiB", 1 << 20},
+                                   {"M", 1 << 20},
                                    {"MB", 1'000'000},
                                    {"KiB", 1 << 10},
+                                   {"K", 1 << 10},
                                    {"KB", 1'000},
                                    {"", 1},
                                    {"B", 1}};

@@ -23,7 +23,7 @@ class FlagTable {
   void AddNumber(const std::string& name, double* value, double least, double most,
                  const std::string& meaning);
   // A number of bytes, "0", "512MB" or "2GiB": KB, MB, GB, TB are powers of 1000, KiB, MiB, GiB,
-  // TiB of 1024; case does not matter.
+  // TiB, and K, M, G, T alone, of 1024; case does not matter.
   void AddSize(const std::string& name, int64_t* value, int64_t least, const std::string& meaning);
   // One of `choices`. `reason` follows the choices in the message for another value.
   void AddChoice(const std::string& name, std::string* value,

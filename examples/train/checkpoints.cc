@@ -31,28 +31,42 @@ int64_t CheckpointKeeper::PositionOf(int64_t step) const {
   return position_ + (step - 1 - end_.first_step) * SamplesPerStep(DealingOf(options_, 0));
 }
 
-absl::StatusOr<std::string> CheckpointKeeper::PathOfAll(Device* device,
-                                                        const Stream& stream) const {
-  if (options_.resume.empty() || group_->size() == 1) return job_.resume;
+absl::StatusOr<std::string> CheckpointKeeper::PathOfAll(Device* device, const Stream& stream,
+                                                        const std::string& path) const {
+  if (options_.resume.empty() || group_->size() == 1) return path;
   // Only rank 0's process has looked: another might find another one.
   ZERO_ASSIGN_OR_RETURN(RankExchange exchange,
                         RankExchange::Create(device, group_, "path of the checkpoint"));
   ZERO_ASSIGN_OR_RETURN(const std::vector<std::string> paths,
-                        exchange.Run(stream, kStateTransfer, job_.resume));
+                        exchange.Run(stream, kStateTransfer, path));
   return paths[0];
+}
+
+absl::StatusOr<CheckpointLoaded> CheckpointKeeper::Load(Device* device, const Stream& stream,
+                                                        ShardedOptimizer* optimizer,
+                                                        std::string* path) const {
+  while (true) {
+    const absl::StatusOr<CheckpointLoaded> loaded = optimizer->LoadCheckpoint(*path);
+    // Every rank has the same error of a file, and goes the same way.
+    if (!absl::IsDataLoss(loaded.status()) || !group_->Health().ok()) return loaded;
+    const std::string damage(loaded.status().message());
+    ZERO_ASSIGN_OR_RETURN(
+        const std::string before,
+        PathOfAll(device, stream, leads() ? CheckpointBefore(*path, job_.resume_folder) : ""));
+    if (before.empty()) {
+      return absl::DataLossError(
+          absl::StrCat(damage, "; --resume PATH can name another checkpoint"));
+    }
+    Say(absl::StrCat("resume      passed over, damaged: ", damage));
+    *path = before;
+  }
 }
 
 absl::StatusOr<bool> CheckpointKeeper::Resume(Device* device, const Stream& stream,
                                               ShardedOptimizer* optimizer) {
-  ZERO_ASSIGN_OR_RETURN(const std::string path, PathOfAll(device, stream));
+  ZERO_ASSIGN_OR_RETURN(std::string path, PathOfAll(device, stream, job_.resume));
   if (path.empty()) return false;
-  const absl::StatusOr<CheckpointLoaded> opened = optimizer->LoadCheckpoint(path);
-  if (absl::IsDataLoss(opened.status())) {
-    return absl::DataLossError(
-        absl::StrCat(opened.status().message(), "; --resume PATH can name an older checkpoint"));
-  }
-  ZERO_RETURN_IF_ERROR(opened.status());
-  const CheckpointLoaded& loaded = *opened;
+  ZERO_ASSIGN_OR_RETURN(const CheckpointLoaded loaded, Load(device, stream, optimizer, &path));
   ZERO_ASSIGN_OR_RETURN(const RunState state, ReadRunState(path, loaded.step, loaded.attributes,
                                                            options_, model_, data_));
   position_ = state.position;
@@ -64,6 +78,7 @@ absl::StatusOr<bool> CheckpointKeeper::Resume(Device* device, const Stream& stre
   if (saves() && std::filesystem::equivalent(parent, options_.checkpoint_dir, error)) {
     saved_step_ = loaded.step;
   }
+  if (leads() && job_.resumed) job_.resumed(loaded.step);
   Say(absl::StrCat("resumed     ", path, ": step ", loaded.step, " of ", options_.steps, ", ",
                    support::WithSeparators(position_), " samples taken, written by ",
                    loaded.world_size, loaded.world_size == 1 ? " rank" : " ranks", " in stage ",

@@ -25,6 +25,11 @@ namespace zero::train {
 struct CheckpointJob {
   // Where to go on, PrepareCheckpoints' path; of ranks that are processes rank 0's counts.
   std::string resume;
+  // Where an earlier one may be taken if that one is damaged; empty: nowhere. Rank 0's counts.
+  std::string resume_folder;
+  // Called on rank 0's thread when the run goes on: with the step that it goes on after. May be
+  // empty.
+  std::function<void(int64_t step)> resumed;
   // Called on rank 0's thread with a line for people. May be empty.
   std::function<void(const std::string& line)> say;
 };
@@ -47,7 +52,8 @@ class CheckpointKeeper {
                    ProcessGroup* group)
       : job_(job), options_(options), model_(model), data_(data), group_(group) {}
 
-  // [collective] Loads the checkpoint that the run goes on from; false: there is none.
+  // [collective] Loads the checkpoint that the run goes on from; false: there is none. Where it was
+  // looked for in a folder and is damaged, the one before is taken, and that is said.
   absl::StatusOr<bool> Resume(Device* device, const Stream& stream, ShardedOptimizer* optimizer);
   // Steps done, and steps that changed something, when the run began.
   int64_t first_step() const { return end_.first_step; }
@@ -72,14 +78,21 @@ class CheckpointKeeper {
   absl::Status FinishWriting();
 
   const RunEnd& end() const { return end_; }
+  // A line for whoever reads what the run prints, from rank 0.
+  void Say(const std::string& line) const;
 
  private:
   using Clock = std::chrono::steady_clock;
 
   bool saves() const { return !options_.checkpoint_dir.empty(); }
   bool leads() const { return group_->rank() == 0; }
-  void Say(const std::string& line) const;
-  absl::StatusOr<std::string> PathOfAll(Device* device, const Stream& stream) const;
+  // [collective] Rank 0's path.
+  absl::StatusOr<std::string> PathOfAll(Device* device, const Stream& stream,
+                                        const std::string& path) const;
+  // [collective] Loads the one at *path or, where that may be, the last one before it that is
+  // whole, which *path names then.
+  absl::StatusOr<CheckpointLoaded> Load(Device* device, const Stream& stream,
+                                        ShardedOptimizer* optimizer, std::string* path) const;
   absl::Status Save(int64_t step);
   // Says what became of the checkpoint that is being written, if that is known.
   void Look();

@@ -152,6 +152,11 @@ void PrintTimes(Stages& stages) {
 
 absl::Status CompareStages(const Job& job) {
   Stages stages;
+  if (job.options.offload.any()) {
+    std::cout
+        << DescribeOffload(job.options.offload, 0, 0, job.pool->threads())
+        << "note        stage 0 offloads nothing, and weights are offloaded in stage 3 only\n";
+  }
   for (int64_t repeat = 0; repeat < job.options.repeats; ++repeat) {
     for (int i = 0; i < kStages; ++i) {
       const int stage = static_cast<int>((i + repeat) % kStages);  // nobody is always first

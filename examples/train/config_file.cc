@@ -48,6 +48,7 @@ ConfigContext ContextOf(const support::FlagTable& flags, const llama::LlamaConfi
   give("reduce_bucket_size", "zero_optimization.reduce_bucket_size", options.reduce_bucket_size);
   give("prefetch", "prefetch", options.prefetch);
   give("log_every", "steps_per_print", options.log_every);
+  GiveOffload(flags, options.offload, context);
   return context;
 }
 
@@ -70,6 +71,7 @@ void SetOptions(const DeepSpeedConfig& file, Options& options) {
   options.reduce_bucket_size = config.reduce_bucket_size;
   options.prefetch = config.prefetch;
   options.log_every = file.steps_per_print;
+  SetOffload(config.offload, options.offload);
 }
 
 }  // namespace
@@ -111,6 +113,7 @@ std::string FlagsBeside(const Options& options) {
       support::ShortestNumber(options.loss_scale));
   add("master", options.master == "split", options.master);
   add("prefetch", options.prefetch > 0 && options.prefetch != defaults.prefetch, options.prefetch);
+  add("offload_gradients", !options.offload.gradients, "false");
   add_names("no_decay", options.no_decay);
   add_names("freeze", options.freeze);
   add("max_skips", options.max_skips != file.max_consecutive_skips, options.max_skips);

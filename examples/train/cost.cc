@@ -15,6 +15,21 @@ int64_t Cost::total_bytes() const {
   return std::accumulate(memory.begin(), memory.end(), int64_t{0});
 }
 
+namespace {
+
+int64_t SumWhere(const Cost& cost, bool (*counts)(MemoryCategory)) {
+  int64_t bytes = 0;
+  for (int c = 0; c < kMemoryCategories; ++c) {
+    if (counts(static_cast<MemoryCategory>(c))) bytes += cost.memory[static_cast<size_t>(c)];
+  }
+  return bytes;
+}
+
+}  // namespace
+
+int64_t Cost::host_bytes() const { return SumWhere(*this, IsHost); }
+int64_t Cost::offloaded_bytes() const { return SumWhere(*this, IsOffloaded); }
+
 absl::StatusOr<Cost> PlanCost(const Options& options, const llama::LlamaConfig& model) {
   ZERO_ASSIGN_OR_RETURN(const llama::LlamaModel::Options activations, ModelOptions(options, model));
   ZERO_ASSIGN_OR_RETURN(Model grouped, GroupedModel(options, model, activations.dtype));
@@ -22,6 +37,8 @@ absl::StatusOr<Cost> PlanCost(const Options& options, const llama::LlamaConfig& 
                                                   static_cast<int>(options.ranks)));
   Cost cost;
   cost.memory = plan.bytes;
+  cost.offload = plan.config.offload;
+  cost.disk_bytes = plan.offload.disk_bytes;
   cost.memory[static_cast<size_t>(MemoryCategory::kActivations)] +=
       llama::LlamaModel::ActivationBytes(model, activations);
   cost.memory[static_cast<size_t>(MemoryCategory::kHostStaging)] +=

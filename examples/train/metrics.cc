@@ -3,6 +3,7 @@
 #include <cerrno>
 #include <cstring>
 #include <filesystem>
+#include <sstream>
 #include <utility>
 
 #include "absl/strings/match.h"
@@ -36,9 +37,30 @@ std::string WireObject(const WireBytes& wire) {
   return json + "}";
 }
 
-// The lines of the steps up to `step`.
-absl::StatusOr<std::string> LinesUpTo(const std::string& path, int64_t step) {
-  std::ifstream file(path, std::ios::binary);
+std::string OffloadObject(const OffloadReport& report) {
+  const std::pair<const char*, double> seconds[] = {
+      {"optimizer", report.optimizer},     {"await_gradients", report.await_gradients},
+      {"await_piece", report.await_piece}, {"await_weights", report.await_weights},
+      {"disk_read", report.disk_read},     {"await_gradient_slot", report.await_gradient_slot},
+      {"disk_write", report.disk_write}};
+  const std::pair<const char*, int64_t> bytes[] = {{"bytes_to_device", report.bytes_to_device},
+                                                   {"bytes_from_device", report.bytes_from_device},
+                                                   {"bytes_read", report.bytes_read},
+                                                   {"bytes_written", report.bytes_written}};
+  std::string json = "{";
+  for (const auto& [name, value] : seconds) {
+    absl::StrAppend(&json, "\"", name, "\": ", support::ShortestNumber(value), ", ");
+  }
+  const char* separator = "";
+  for (const auto& [name, value] : bytes) {
+    absl::StrAppend(&json, separator, "\"", name, "\": ", value);
+    separator = ", ";
+  }
+  return json + "}";
+}
+
+// The lines of the steps up to `step` of what was in `path`.
+absl::StatusOr<std::string> LinesUpTo(const std::string& path, std::istream& file, int64_t step) {
   std::string kept, line;
   for (int64_t number = 1; std::getline(file, line); ++number) {
     if (file.eof()) break;  // the last line was not finished
@@ -72,6 +94,9 @@ std::string MetricsLine(const StepReport& report) {
       support::ShortestNumber(static_cast<double>(report.tokens) / report.seconds),
       ", \"step_seconds\": ", support::ShortestNumber(report.seconds),
       ", \"memory\": ", MemoryObject(report.memory), ", \"wire\": ", WireObject(report.wire));
+  if (!(report.offload == OffloadReport())) {
+    absl::StrAppend(&json, ", \"offload\": ", OffloadObject(report.offload));
+  }
   if (report.evaluation_loss.has_value()) {
     absl::StrAppend(&json,
                     ", \"evaluation_loss\": ", support::ShortestNumber(*report.evaluation_loss));
@@ -95,9 +120,15 @@ absl::StatusOr<MetricsFile> MetricsFile::Create(const std::string& path, int64_t
   }
   metrics.path_ = path;
   if (resumed_step > 0) {
-    ZERO_ASSIGN_OR_RETURN(metrics.kept_, LinesUpTo(path, resumed_step));
+    std::ifstream file(path, std::ios::binary);
+    ZERO_ASSIGN_OR_RETURN(metrics.kept_, LinesUpTo(path, file, resumed_step));
   }
   return metrics;
+}
+
+void MetricsFile::GoBackTo(int64_t step) {
+  std::istringstream lines(kept_);
+  kept_ = LinesUpTo(path_, lines, step).value_or("");
 }
 
 MetricsFile::~MetricsFile() {

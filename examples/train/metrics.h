@@ -16,12 +16,12 @@ namespace zero::train {
 // "memory": {category: {"current", "peak"}}, "wire": {name: bytes}} and, where the step was
 // followed by an evaluation, "evaluation_loss". Losses in nats per token; grad_norm before
 // clipping; skipped_steps so far; memory in bytes, the most of any rank; wire: bytes that rank 0
-// sent. Numbers read back exactly; null: not finite.
+// sent; where something is offloaded also "offload": {...}, the fields of OffloadReport, of rank 0
+// since the step before finished. Numbers read back exactly; null: not finite.
 std::string MetricsLine(const StepReport& report);
 
-// Writes whole lines, each at once. The first replaces what is in the file, but for lines of
-// steps before the run; a file that was made
-// for nothing is removed again.
+// Writes whole lines, each at once. The first replaces what is in the file, but for lines of steps
+// before the run; a file that was made for nothing is removed again.
 class MetricsFile {
  public:
   // Tries whether `path` can be written to. An empty path: no metrics are wanted. After
@@ -32,6 +32,8 @@ class MetricsFile {
   MetricsFile& operator=(MetricsFile&&) = default;
   ~MetricsFile();
 
+  // The run begins after an earlier step than was said: lines of later ones go. Before Write.
+  void GoBackTo(int64_t step);
   absl::Status Write(const StepReport& report);
 
  private:

@@ -99,6 +99,8 @@ void AddFlags(support::FlagTable& flags, Options& options) {
   flags.AddChoice("reduction", &options.reduction, {"ordered", "native", "auto"},
                   "who adds gradients: this library in order, or NCCL");
   flags.AddCount("prefetch", &options.prefetch, 0, 1024, "units gathered ahead in stage 3");
+  AddPlaceFlags(flags, options.offload);
+  AddMemoryFlags(flags, options.offload);
   flags.AddCount("deadline", &options.deadline, 1, kMost,
                  "seconds that ranks wait for one that is silent");
   flags.AddText("output", &options.output, "FOLDER",
@@ -152,7 +154,7 @@ absl::Status CheckEffects(const support::FlagTable& flags, const Options& option
     return absl::InvalidArgumentError(absl::StrCat(
         "--", rule.flag, " is given, but has no effect: it belongs to ", rule.belongs));
   }
-  return absl::OkStatus();
+  return CheckOffloadEffects(flags, options.offload, options.stage, options.compare_stages);
 }
 
 absl::Status FinishOptions(Options& options) {
@@ -195,6 +197,9 @@ absl::Status FinishOptions(Options& options) {
     const absl::StatusOr<Schedule> schedule = ScheduleOf(options);
     if (!schedule.ok()) return wrong(absl::StrCat("--schedule: ", schedule.status().message()));
   }
+  // Of the stages that are compared, each does what it can.
+  ZERO_RETURN_IF_ERROR(
+      CheckOffloadOptions(options.offload, options.compare_stages ? 3 : options.stage));
   ZERO_RETURN_IF_ERROR(CheckCheckpointOptions(options));
   if (options.threads == 0) options.threads = std::max(1u, std::thread::hardware_concurrency());
   return absl::OkStatus();
@@ -230,6 +235,7 @@ Config OptimizerConfig(const Options& options) {
   Config config;
   if (options.file.has_value()) config = options.file->config;
   config.stage = static_cast<int>(options.stage);
+  config.offload = OffloadOfStage(OffloadOf(options.offload, config.offload), config.stage);
   config.optimizer = OptimizerOf(options.optimizer);
   if (!config.schedule) config.schedule = ScheduleOf(options).value_or(Schedule());
   config.beta1 = options.beta1;

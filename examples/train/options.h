@@ -11,6 +11,7 @@
 #include "examples/llama/model.h"
 #include "examples/llama/tokens.h"
 #include "examples/support/flags.h"
+#include "examples/train/offload_options.h"
 #include "zero/config.h"
 #include "zero/deepspeed_config.h"
 #include "zero/save/weights.h"
@@ -57,6 +58,7 @@ struct Options {
   std::string simd = "best";
   int64_t reduce_bucket_size = Config().reduce_bucket_size;
   int64_t prefetch = Config().prefetch;
+  OffloadOptions offload;
   std::string reduction = Name(Config().reduction);
   int64_t deadline = 600;
   std::string output;

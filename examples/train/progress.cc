@@ -72,6 +72,7 @@ void Progress::Show(const StepReport& report) {
   ++shown_;
   tokens_ += report.tokens;
   seconds_ += report.seconds;
+  offload_ += report.offload;
   skipped_ += report.result.applied ? 0 : 1;
   const bool notable = report.evaluation_loss.has_value() || !report.result.applied;
   const std::string line = Line(report);
@@ -99,6 +100,24 @@ void Progress::Summary() const {
       support::WithSeparators(tokens_), support::Duration(seconds_), losses_.size(), Mean(losses_));
   if (skipped_ > 0) {
     std::cout << "; " << skipped_ << (skipped_ == 1 ? " step" : " steps") << " skipped";
+  }
+  std::cout << std::endl;
+  if (offload_ == OffloadReport()) return;
+  const double steps = static_cast<double>(shown_);
+  const OffloadReport& o = offload_;
+  std::cout << absl::StrFormat(
+      "a step took %.2f s: waiting for weights %.2f, for room for gradients %.2f, computing and "
+      "others %.2f; meanwhile updates %.2f, which waited for pieces %.2f and gradients %.2f",
+      seconds_ / steps, o.await_weights / steps, o.await_gradient_slot / steps,
+      (seconds_ - o.await_weights - o.await_gradient_slot) / steps, o.optimizer / steps,
+      o.await_piece / steps, o.await_gradients / steps);
+  const auto moved = [steps](int64_t bytes) { return static_cast<double>(bytes) / steps / 1e6; };
+  std::cout << absl::StrFormat("; %.1f MB to the device, %.1f from it", moved(o.bytes_to_device),
+                               moved(o.bytes_from_device));
+  if (o.bytes_read + o.bytes_written > 0) {
+    std::cout << absl::StrFormat("; disk: %.1f MB read in %.2f, %.1f MB written in %.2f",
+                                 moved(o.bytes_read), o.disk_read / steps, moved(o.bytes_written),
+                                 o.disk_write / steps);
   }
   std::cout << std::endl;
 }

@@ -18,7 +18,8 @@ class Progress {
   void Show(const StepReport& report);
   // Ends the line that is being redrawn.
   void Finish();
-  // Mean loss, tokens and seconds so far, one line; nothing where no step was shown.
+  // Mean loss, tokens and seconds so far, one line; nothing where no step was shown. A second one
+  // where something is offloaded: where the time of a step went, on average, on rank 0.
   void Summary() const;
 
  private:
@@ -35,6 +36,7 @@ class Progress {
   int64_t tokens_ = 0;
   int64_t skipped_ = 0;
   double seconds_ = 0;
+  OffloadReport offload_;
 };
 
 }  // namespace zero::train

@@ -12,9 +12,10 @@
 namespace zero::train {
 namespace {
 
-absl::StatusOr<std::unique_ptr<CudaDevice>> MakeCudaDevice(int64_t id) {
+absl::StatusOr<std::unique_ptr<CudaDevice>> MakeCudaDevice(int64_t id, ThreadPool* pool) {
   CudaDevice::Options options;
   options.id = static_cast<int>(id);
+  options.host_pool = pool;
   absl::StatusOr<std::unique_ptr<CudaDevice>> device = CudaDevice::Create(options);
   if (device.ok()) return device;
   const absl::Status& why = device.status();
@@ -39,7 +40,8 @@ absl::Status CheckDeviceFlags(const std::string& kind, int64_t cuda_device) {
 
 absl::StatusOr<std::unique_ptr<Device>> MakeDevice(const DeviceChoice& choice, ThreadPool* pool) {
   if (choice.kind == "cuda") {
-    ZERO_ASSIGN_OR_RETURN(std::unique_ptr<CudaDevice> device, MakeCudaDevice(choice.cuda_device));
+    ZERO_ASSIGN_OR_RETURN(std::unique_ptr<CudaDevice> device,
+                          MakeCudaDevice(choice.cuda_device, pool));
     return device;
   }
   HostDevice::Options options;
@@ -52,7 +54,7 @@ absl::StatusOr<std::string> DescribeDevice(const DeviceChoice& choice, int64_t t
     return absl::StrCat(choice.kind, ", ", threads, " threads, ", SimdTargetName());
   }
   ZERO_ASSIGN_OR_RETURN(const std::unique_ptr<CudaDevice> device,
-                        MakeCudaDevice(choice.cuda_device));
+                        MakeCudaDevice(choice.cuda_device, nullptr));
   return absl::StrCat("cuda ", choice.cuda_device, ", ", device->properties().name, ", ",
                       llama::CudaProducts::Library());
 }

@@ -24,7 +24,8 @@ void AddDeviceFlags(support::FlagTable& flags, std::string& kind, int64_t& cuda_
 // kInvalidArgument: --cuda_device without --device cuda.
 absl::Status CheckDeviceFlags(const std::string& kind, int64_t cuda_device);
 
-// `pool` is for the kernels of a host; null there: the stream's own thread. Errors name --device.
+// `pool` is for kernels on the host, those that update what is offloaded from a GPU included; null:
+// the stream's own thread. Errors name --device.
 absl::StatusOr<std::unique_ptr<Device>> MakeDevice(const DeviceChoice& choice, ThreadPool* pool);
 
 // One line for people: what the device is and what does its products. Fails where MakeDevice would.

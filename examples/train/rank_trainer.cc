@@ -26,6 +26,9 @@ absl::Status RankTrainer::Initialise() {
   const Options& options = job_.options;
   ZERO_ASSIGN_OR_RETURN(const llama::LlamaModel::Options model, ModelOptions(options, job_.model));
   ZERO_ASSIGN_OR_RETURN(device_, MakeDevice({options.device, job_.cuda_device}, job_.pool));
+  if (options.offload.device_memory > 0) device_->set_capacity(options.offload.device_memory);
+  device_->set_host_capacity(
+      HostCapacity(options.offload, job_.group == nullptr ? options.ranks : 1));
   ZERO_ASSIGN_OR_RETURN(stream_, device_->CreateStream(absl::StrCat("model-", group_->rank())));
   ZERO_ASSIGN_OR_RETURN(model_, llama::LlamaModel::Create(job_.model, model, device_.get()));
   ZERO_ASSIGN_OR_RETURN(exchange_,
@@ -34,6 +37,9 @@ absl::Status RankTrainer::Initialise() {
   ZERO_ASSIGN_OR_RETURN(optimizer_,
                         ShardedOptimizer::Create(OptimizerConfig(options), std::move(grouped),
                                                  device_.get(), group_));
+  for (const std::string& note : optimizer_->notes()) {
+    checkpoints_.Say(absl::StrCat("note        ", note));
+  }
   ZERO_ASSIGN_OR_RETURN(const bool resumed,
                         checkpoints_.Resume(device_.get(), *stream_, optimizer_.get()));
   applied_ = checkpoints_.applied_before();
@@ -66,6 +72,7 @@ absl::Status RankTrainer::RunSteps() {
   (void)NewTraffic();  // of the initial weights
   checkpoints_.Start(optimizer_.get());
   last_finish_ = Clock::now();
+  offload_ = optimizer_->offload_report();
   int64_t step = checkpoints_.first_step();
   while (step < options.steps && !checkpoints_.stops()) {
     ++step;
@@ -144,6 +151,9 @@ absl::StatusOr<StepReport> RankTrainer::TakeReport() {
   report.tokens = gathered.tokens;
   report.memory = gathered.memory;
   report.wire = std::move(flight.wire);
+  const OffloadReport offload = optimizer_->offload_report();
+  report.offload = offload;
+  report.offload -= std::exchange(offload_, offload);
   applied_ |= report.result.applied;
   if (!report.result.applied && !first_skip_.has_value()) first_skip_ = report;
   return report;

@@ -34,9 +34,10 @@ struct StepReport {
   double loss = 0;   // mean over the valid tokens of all ranks and micro-batches, in nats
   StepResult result;
   int64_t tokens = 0;
-  double seconds = 0;  // since the step before finished; without evaluations
-  MemoryTable memory;  // the most of any rank, by category
-  WireBytes wire;      // sent by this rank, by name; the evaluation after the step included
+  double seconds = 0;     // since the step before finished; without evaluations
+  MemoryTable memory;     // the most of any rank, by category
+  WireBytes wire;         // sent by this rank, by name; the evaluation after the step included
+  OffloadReport offload;  // of this rank, since the step before finished
   std::optional<double> evaluation_loss;
 };
 
@@ -113,6 +114,7 @@ class RankTrainer {
   bool applied_ = false;  // any step
   std::optional<StepReport> first_skip_;
   WireBytes traffic_;
+  OffloadReport offload_;  // when the last step finished
   Clock::time_point last_finish_;
 };
 

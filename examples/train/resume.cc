@@ -1,10 +1,5 @@
 #include "examples/train/resume.h"
 
-#include <unistd.h>
-
-#include <cerrno>
-#include <cstring>
-#include <filesystem>
 #include <map>
 
 #include "absl/strings/match.h"
@@ -16,13 +11,12 @@
 #include "device/status.h"
 #include "examples/train/checkpoint_options.h"
 #include "io/folder.h"
+#include "io/problems.h"
 #include "zero/save/checkpoint_folder.h"
 #include "zero/save/checkpoint_manifest.h"
 
 namespace zero::train {
 namespace {
-
-namespace fs = std::filesystem;
 
 constexpr const char* kPosition = "data_position";
 constexpr const char* kModel = "model";
@@ -63,28 +57,6 @@ std::string ModelDifference(const llama::LlamaConfig& saved, const llama::LlamaC
   return absl::StrJoin(found, ", ");
 }
 
-// The nearest folder that there is, from `path` upwards.
-fs::path Existing(const fs::path& path) {
-  std::error_code error;
-  fs::path at = fs::absolute(path, error).lexically_normal();
-  while (!fs::exists(fs::symlink_status(at, error)) && at != at.parent_path()) {
-    at = at.parent_path();
-  }
-  return at;
-}
-
-absl::Status CheckFolder(const std::string& path) {
-  const fs::path at = Existing(path);
-  std::error_code error;
-  if (!fs::is_directory(at, error)) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("'", path, "' cannot be a folder: '", at.string(), "' is none"));
-  }
-  if (access(at.c_str(), W_OK | X_OK) == 0) return absl::OkStatus();
-  return absl::InvalidArgumentError(
-      absl::StrCat("'", path, "' cannot be written to: ", at.string(), ": ", std::strerror(errno)));
-}
-
 // Whether something in the folder wants to be a checkpoint.
 bool HoldsCheckpoints(const std::string& folder) {
   const absl::StatusOr<std::vector<std::string>> names = ListFolder(folder);
@@ -104,6 +76,7 @@ absl::StatusOr<ResumePoint> Find(const Options& options) {
     point.notes = {absl::StrCat("no checkpoint in ", folder, " yet: the run begins anew")};
     return point;
   }
+  ZERO_RETURN_IF_ERROR(RequireFolder(folder, "a checkpoint, or a folder that holds some"));
   const absl::StatusOr<CheckpointManifest> one = ReadManifest(folder);
   if (one.ok()) {
     point.path = folder;
@@ -115,6 +88,7 @@ absl::StatusOr<ResumePoint> Find(const Options& options) {
   ZERO_ASSIGN_OR_RETURN(const FoundCheckpoint found, LatestCheckpoint(folder));
   point.path = found.path;
   point.step = found.step;
+  point.folder = folder;
   for (const std::string& why : found.passed_over) {
     point.notes.push_back(absl::StrCat("passed over, not complete: ", why));
   }
@@ -177,7 +151,8 @@ absl::StatusOr<RunState> ReadRunState(const std::string& path, int64_t step,
   RunState state;
   // Weights that were made into a checkpoint: nothing has been taken from any data.
   if (step == 0 && attributes.empty()) return state;
-  std::vector<std::string> missing, problems;
+  std::vector<std::string> missing;
+  Problems problems;
   for (const auto& [key, now] : RunAttributes(options, model, data, 0)) {
     const auto found = attributes.find(key);
     if (found == attributes.end()) {
@@ -187,20 +162,20 @@ absl::StatusOr<RunState> ReadRunState(const std::string& path, int64_t step,
     const std::string& saved = found->second;
     if (key == kPosition) {
       if (!absl::SimpleAtoi(saved, &state.position) || state.position < 0) {
-        problems.push_back(absl::StrCat(key, " is '", saved, "', which is no number of samples"));
+        problems.Add(absl::StrCat(key, " is '", saved, "', which is no number of samples"));
       }
     } else if (key == kModel) {
       const absl::StatusOr<llama::LlamaConfig> config = llama::ParseConfig(saved, key);
       const std::string difference =
           config.ok() ? ModelDifference(*config, model) : std::string(config.status().message());
-      if (!difference.empty()) problems.push_back(difference);
+      if (!difference.empty()) problems.Add(difference);
     } else if (saved == now) {
       continue;
     } else if (key == kSamples) {
       state.notes.push_back(absl::StrCat("a step took ", saved, " samples before, and takes ", now,
                                          " now; the data go on where they were"));
     } else {
-      problems.push_back(absl::StrCat(key, " is ", saved, " in the checkpoint, ", now, " now"));
+      problems.Add(absl::StrCat(key, " is ", saved, " in the checkpoint, ", now, " now"));
     }
   }
   if (!missing.empty()) {
@@ -210,16 +185,26 @@ absl::StatusOr<RunState> ReadRunState(const std::string& path, int64_t step,
                      " without which the run would not go on as it was"));
   }
   if (problems.empty()) return state;
-  return absl::InvalidArgumentError(
-      absl::StrCat(path, ": is of another run: ", absl::StrJoin(problems, "; ")));
+  return absl::InvalidArgumentError(absl::StrCat(path, ": is of another run: ", problems.text()));
+}
+
+std::string CheckpointBefore(const std::string& path, const std::string& folder) {
+  if (folder.empty()) return "";
+  const absl::StatusOr<CheckpointManifest> manifest = ReadManifest(path);
+  const absl::StatusOr<std::vector<FoundCheckpoint>> found = FindCheckpoints(folder);
+  std::string before;
+  if (!manifest.ok() || !found.ok()) return before;
+  for (const FoundCheckpoint& checkpoint : *found) {
+    if (checkpoint.step < manifest->step) before = checkpoint.path;
+  }
+  return before;
 }
 
 absl::StatusOr<ResumePoint> PrepareCheckpoints(const Options& options,
                                                const llama::LlamaConfig& model,
                                                const llama::TokenDataset& data) {
   if (!options.checkpoint_dir.empty()) {
-    absl::Status status = CheckFolder(options.checkpoint_dir);
-    if (status.ok()) status = CleanCheckpoints(options.checkpoint_dir);
+    const absl::Status status = CleanCheckpoints(options.checkpoint_dir);
     if (!status.ok()) return Prefixed("--checkpoint_dir", status);
   }
   absl::StatusOr<ResumePoint> point = ResumePoint();

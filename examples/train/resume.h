@@ -34,14 +34,20 @@ absl::StatusOr<RunState> ReadRunState(const std::string& path, int64_t step,
 struct ResumePoint {
   std::string path;  // of one checkpoint; empty: the run begins anew
   int64_t step = 0;
+  // Where it was found; an earlier one in it may take its place. Empty: that one was asked for.
+  std::string folder;
   std::vector<std::string> notes;  // why it begins anew, or not at a later one
 };
 
-// For one process of a run, before the others look at checkpoints: makes sure that --checkpoint_dir
-// can be written to, removes what an interrupted run has left there, and finds what --resume means.
-// Errors name the flag.
+// For one process of a run, which holds --checkpoint_dir, before the others look at checkpoints:
+// removes what an interrupted run has left there, and finds what --resume means. Errors name the
+// flag.
 absl::StatusOr<ResumePoint> PrepareCheckpoints(const Options& options,
                                                const llama::LlamaConfig& model,
                                                const llama::TokenDataset& data);
+
+// The last complete checkpoint in `folder` that is of an earlier step than the one at `path`;
+// empty: there is none, or no folder.
+std::string CheckpointBefore(const std::string& path, const std::string& folder);
 
 }  // namespace zero::train

@@ -5,6 +5,7 @@
 #include <atomic>
 #include <csignal>
 #include <memory>
+#include <utility>
 
 namespace zero::train {
 namespace {
@@ -12,7 +13,7 @@ namespace {
 std::atomic<bool> stopping{false};  // StopOnSignals was called
 std::atomic<uint64_t> stop_signals{0};
 // Paths up to a null, made once and left: a handler may be in them at any time.
-std::atomic<const char* const*> empty_folders{nullptr};
+std::atomic<const char* const*> traces{nullptr};
 
 static_assert(std::atomic<uint64_t>::is_always_lock_free, "handlers must not wait");
 
@@ -23,8 +24,12 @@ void Handle(int signal) {
     const bool first = (stop_signals.fetch_or(bit) & bit) == 0;
     if (first || signal == SIGUSR1) return;
   }
-  if (const char* const* folder = empty_folders.load()) {
-    for (; *folder != nullptr; ++folder) (void)rmdir(*folder);
+  if (const char* const* path = traces.load()) {
+    // One of them fails.
+    for (; *path != nullptr; ++path) {
+      (void)unlink(*path);
+      (void)rmdir(*path);
+    }
   }
   (void)std::signal(signal, SIG_DFL);
   (void)raise(signal);  // as soon as this returns
@@ -54,18 +59,23 @@ std::string StopSignalName(uint64_t bits) {
   return (bits & kStopTerm) != 0 ? "SIGTERM" : "SIGUSR1";
 }
 
-void RemoveOnSignals(const std::vector<std::string>& folders) {
-  if (folders.empty()) return;
+void RemoveOnSignals(const std::vector<std::string>& paths) {
+  if (paths.empty()) return;
   struct List {
     std::vector<std::string> paths;
     std::vector<const char*> texts;
   };
   static auto* const lists = new std::vector<std::unique_ptr<List>>();
+  std::vector<std::string> all = paths;
+  if (!lists->empty()) {
+    const std::vector<std::string>& before = lists->back()->paths;
+    all.insert(all.end(), before.begin(), before.end());
+  }
   List& list = *lists->emplace_back(std::make_unique<List>());
-  list.paths = folders;
+  list.paths = std::move(all);
   for (const std::string& path : list.paths) list.texts.push_back(path.c_str());
   list.texts.push_back(nullptr);
-  empty_folders.store(list.texts.data());
+  traces.store(list.texts.data());
   for (const int signal : {SIGINT, SIGHUP, SIGTERM}) Install(signal);
 }
 

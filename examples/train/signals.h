@@ -18,8 +18,9 @@ uint64_t StopSignals();
 // Of `bits`: "SIGTERM", "SIGUSR1".
 std::string StopSignalName(uint64_t bits);
 
-// When SIGINT, SIGHUP or SIGTERM end the process, the folders that are empty are removed, in their
-// order. A signal that is ignored stays so.
-void RemoveOnSignals(const std::vector<std::string>& folders);
+// When SIGINT, SIGHUP or SIGTERM end the process, these files, and those of these folders that are
+// empty, are removed, in their order, and then what was named before. A signal that is ignored
+// stays so.
+void RemoveOnSignals(const std::vector<std::string>& paths);
 
 }  // namespace zero::train

@@ -24,16 +24,18 @@
 #include "examples/train/load.h"
 #include "examples/train/metrics.h"
 #include "examples/train/options.h"
-#include "examples/train/output_folder.h"
 #include "examples/train/overwrite.h"
 #include "examples/train/processes.h"
 #include "examples/train/progress.h"
 #include "examples/train/rank_device.h"
 #include "examples/train/resume.h"
 #include "examples/train/run.h"
+#include "examples/train/run_folder.h"
 #include "examples/train/save.h"
 #include "examples/train/signals.h"
+#include "io/folder.h"
 #include "kernels/simd_targets.h"
+#include "zero/save/staging_folder.h"
 
 namespace zero::train {
 namespace {
@@ -54,6 +56,7 @@ void PrintConfiguration(const Options& options, const llama::LlamaConfig& model,
                     ? absl::StrCat("random, of --seed ", options.seed)
                     : absl::StrCat(weights->files().path(), ": ", weights->Summary()))
             << '\n';
+  for (const std::string& note : model.notes) std::cout << "note        " << note << '\n';
   if (weights != nullptr) {
     for (const std::string& note : weights->files().notes()) {
       std::cout << "note        " << note << '\n';
@@ -76,9 +79,14 @@ void PrintConfiguration(const Options& options, const llama::LlamaConfig& model,
   }
 }
 
-void PrintPlan(const Options& options, const Cost& cost) {
+// `threads`: of the ranks of this process.
+void PrintPlan(const Options& options, const Cost& cost, int threads) {
+  std::cout << DescribeOffload(options.offload, cost.offloaded_bytes(), cost.disk_bytes, threads);
   std::cout << "stage " << options.stage << "     " << support::Megabytes(cost.total_bytes())
-            << " per rank:";
+            << " per rank"
+            << (options.offload.any() ? absl::StrCat(", ", support::Megabytes(cost.host_bytes()),
+                                                     " of it on the host:")
+                                      : ":");
   const char* separator = " ";
   for (int c = 0; c < kMemoryCategories; ++c) {
     const int64_t bytes = cost.memory[static_cast<size_t>(c)];
@@ -97,20 +105,47 @@ absl::Status LastCheckpoint(const RunEnd& end) {
                                                      " is not saved: ", end.saved.message()));
 }
 
-// `print`: what is known of the run, when nothing stands in its way any more.
-absl::Status Train(Job job, const ResumePoint& point, const std::function<void()>& print) {
+// The folder of --output, without what runs that were killed in their last save have left in it.
+absl::StatusOr<RunFolder> PrepareOutput(const std::string& path, const RunFolder& checkpoints) {
+  for (const char* name : {"model.safetensors", "config.json"}) {
+    std::error_code error;
+    if (path.empty() || !std::filesystem::is_directory(path + "/" + name, error)) continue;
+    return absl::InvalidArgumentError(
+        absl::StrCat("--output: '", path, "' cannot be written to: its ", name, " is a folder"));
+  }
+  ZERO_ASSIGN_OR_RETURN(RunFolder folder, RunFolder::Prepare("--output", path, &checkpoints));
+  if (path.empty() || folder.open_to_others()) return folder;
+  ZERO_ASSIGN_OR_RETURN(const std::vector<std::string> left, InterruptedSaves(path));
+  for (const std::string& save : left) ZERO_RETURN_IF_ERROR(RemoveTree(save));
+  return folder;
+}
+
+// `print`: what is known of the run, when nothing stands in its way any more. `checkpoints`: the
+// folder of --checkpoint_dir, on rank 0.
+absl::Status Train(Job job, const ResumePoint& point, const RunFolder& checkpoints,
+                   const std::function<void()>& print) {
   const Options& options = job.options;
   ZERO_ASSIGN_OR_RETURN(const Cost cost, PlanCost(options, job.model));
   // Rank 0 writes for all.
   const bool writes = job.group == nullptr || job.group->rank() == 0;
-  ZERO_ASSIGN_OR_RETURN(const OutputFolder output,
-                        OutputFolder::Prepare(writes ? options.output : ""));
-  RemoveOnSignals(output.made());
+  ZERO_ASSIGN_OR_RETURN(const RunFolder output,
+                        PrepareOutput(writes ? options.output : "", checkpoints));
+  RemoveOnSignals(output.traces());
   ZERO_ASSIGN_OR_RETURN(MetricsFile metrics,
                         MetricsFile::Create(writes ? options.metrics : "", point.step));
   print();
-  PrintPlan(options, cost);
+  PrintPlan(options, cost, job.pool->threads());
   for (const std::string& note : point.notes) std::cout << "resume      " << note << std::endl;
+  for (const RunFolder* folder : {&checkpoints, &output}) {
+    if (!folder->open_to_others()) continue;
+    std::cout << "note        " << folder->path()
+              << ": its file system has no locks; only this run may write there" << std::endl;
+  }
+  if (options.output.empty() && options.checkpoint_dir.empty()) {
+    std::cout << "note        what is trained is not kept: neither --output nor --checkpoint_dir "
+                 "is given"
+              << std::endl;
+  }
   // A launcher may give a rank a terminal of its own, and write what it reads from it to a file.
   const bool terminal = job.group == nullptr && isatty(STDOUT_FILENO) == 1;
   Progress progress(options.steps, options.log_every, terminal);
@@ -130,6 +165,8 @@ absl::Status Train(Job job, const ResumePoint& point, const std::function<void()
   };
   std::string saved;  // in words, of rank 0
   job.checkpoints.resume = point.path;
+  job.checkpoints.resume_folder = point.folder;
+  job.checkpoints.resumed = [&](int64_t step) { metrics.GoBackTo(step); };
   job.checkpoints.say = [&](const std::string& line) {
     progress.Finish();
     std::cout << line << std::endl;
@@ -201,17 +238,18 @@ absl::StatusOr<llama::TokenDataset> OpenData(const char* flag, const std::string
   return data;
 }
 
-// What the ranks of this process will take of this machine's memory, in the largest stage that
-// runs.
-absl::Status CheckMemory(const Options& options, const llama::LlamaConfig& model, int64_t ranks) {
+// What `ranks` ranks will take of this machine's memory, and a rank of what the flags allow to it
+// and the others of its process, `sharing` in all; in the largest stage that runs.
+absl::Status CheckMemory(const Options& options, const llama::LlamaConfig& model, int64_t ranks,
+                         int64_t sharing) {
   int64_t most = 0;
   for (int stage = 0; stage < 4; ++stage) {
     if (!options.compare_stages && stage != options.stage) continue;
     Options run = options;
     run.stage = stage;
     ZERO_ASSIGN_OR_RETURN(const Cost cost, PlanCost(run, model));
-    const int64_t staging = cost.memory[static_cast<size_t>(MemoryCategory::kHostStaging)];
-    most = std::max(most, options.device == "cuda" ? staging : cost.total_bytes());
+    ZERO_RETURN_IF_ERROR(CheckLimits(options.offload, stage, sharing, cost.offload, cost.memory));
+    most = std::max(most, options.device == "cuda" ? cost.host_bytes() : cost.total_bytes());
   }
   return support::CheckMemory(ranks, static_cast<double>(most), HostMemoryLimit());
 }
@@ -234,8 +272,10 @@ absl::Status Run(const Options& options, const llama::LlamaConfig& model,
                                                     options, model, SampleOrder::kFile));
   }
   ZERO_RETURN_IF_ERROR(LimitSimdTargets(options.simd));
-  ZERO_RETURN_IF_ERROR(
-      CheckMemory(options, model, launch.has_value() ? launch->local_size : options.ranks));
+  ZERO_RETURN_IF_ERROR(CheckMemory(options, model,
+                                   launch.has_value() ? launch->local_size : options.ranks,
+                                   launch.has_value() ? 1 : options.ranks));
+  ZERO_RETURN_IF_ERROR(CheckNvmePath(options.offload));
   // --threads is for all ranks together.
   const int64_t processes = launch.has_value() ? options.ranks : 1;
   ThreadPool pool(static_cast<int>(std::max<int64_t>(options.threads / processes, 1)));
@@ -250,12 +290,16 @@ absl::Status Run(const Options& options, const llama::LlamaConfig& model,
   const DeviceChoice device{options.device, job.cuda_device};
   ZERO_ASSIGN_OR_RETURN(const std::string machine, DescribeDevice(device, options.threads));
   ResumePoint point;
+  RunFolder checkpoints;
   if (!launch.has_value() || launch->rank == 0) {
+    ZERO_ASSIGN_OR_RETURN(checkpoints,
+                          RunFolder::Prepare("--checkpoint_dir", options.checkpoint_dir));
+    RemoveOnSignals(checkpoints.traces());
     ZERO_ASSIGN_OR_RETURN(point, PrepareCheckpoints(options, model, data));
   }
   const auto print = [&] { PrintConfiguration(options, model, weights, data, point, machine); };
   if (!launch.has_value()) {
-    if (!options.compare_stages) return Train(std::move(job), point, print);
+    if (!options.compare_stages) return Train(std::move(job), point, checkpoints, print);
     print();
     return CompareStages(job);
   }
@@ -265,7 +309,7 @@ absl::Status Run(const Options& options, const llama::LlamaConfig& model,
       Processes::Join(*launch, ConfigurationOf(options, model, weights, data, job.evaluation_data),
                       device, absl::Seconds(options.deadline)));
   job.group = joined.group();
-  return joined.End(Train(std::move(job), point, print));
+  return joined.End(Train(std::move(job), point, checkpoints, print));
 }
 
 int Main(const std::vector<std::string>& arguments) {
@@ -279,9 +323,12 @@ int Main(const std::vector<std::string>& arguments) {
   }
   // Before this process meets the others.
   const auto fail = [&](const absl::Status& status, int exit_status) {
-    const int result = support::Fail(kProgram, status, exit_status);
+    // What is wrong with the flags is so on every rank, and rank 0 says it; of one alone it learns.
+    const bool speaks =
+        !launch->has_value() || (*launch)->rank == 0 || exit_status != support::kExitUsage;
+    if (speaks) (void)support::Fail(kProgram, status, exit_status);
     if (launch->has_value()) Decline(**launch, status);
-    return result;
+    return exit_status;
   };
   support::FlagTable flags;
   AddFlags(flags, options);
@@ -294,7 +341,8 @@ int Main(const std::vector<std::string>& arguments) {
   for (const auto& [name, value] :
        {std::pair("config", &options.config), std::pair("resume", &options.resume),
         std::pair("checkpoint_dir", &options.checkpoint_dir), std::pair("output", &options.output),
-        std::pair("metrics", &options.metrics)}) {
+        std::pair("metrics", &options.metrics),
+        std::pair("nvme_path", &options.offload.nvme_path)}) {
     if (!usage.ok() || !flags.Given(name) || !value->empty()) continue;
     usage = absl::InvalidArgumentError(
         absl::StrCat("--", name, " is empty; it must name a file or folder"));
@@ -308,7 +356,9 @@ int Main(const std::vector<std::string>& arguments) {
     if (!model.ok()) return fail(model.status(), support::kExitFailure);
     const absl::Status read = ReadConfigFile(flags, *model, *launch, options);
     if (!read.ok()) {
-      const int result = support::FailLines(kProgram, read, support::kExitFailure);
+      const bool speaks = !launch->has_value() || (*launch)->rank == 0;
+      const int result = support::kExitFailure;
+      if (speaks) (void)support::FailLines(kProgram, read, result);
       if (launch->has_value()) Decline(**launch, absl::InvalidArgumentError("--config is refused"));
       return result;
     }

@@ -113,6 +113,26 @@ TEST_CASE("Config: keys that change the arithmetic are refused by name",
              ContainsSubstring("\"quantization_config\""));
   CHECK_THAT(error(R"("model_type": "qwen2")"), ContainsSubstring("\"model_type\" is \"qwen2\""));
   CHECK_THAT(error(R"("attention_dropout": 0.1)"), ContainsSubstring("\"attention_dropout\""));
+  // Before anything that such a model has no key for.
+  CHECK_THAT(Error(R"({"model_type": "gpt2", "vocab_size": 50257, "n_embd": 768})"),
+             ContainsSubstring("\"model_type\" is \"gpt2\"; it must be \"llama\""));
+  CHECK_THAT(error(R"("architectures": ["LlamaForSequenceClassification"])"),
+             ContainsSubstring("\"architectures\" is [\"LlamaForSequenceClassification\"]"));
+  CHECK_THAT(error(R"("model_type": "mistral", "sliding_window": 64)"),
+             ContainsSubstring("\"sliding_window\" is 64; it must be null or at least"));
+  // What transformers takes where the key is missing.
+  CHECK_THAT(Error(ConfigText(R"("model_type": "mistral", "max_position_embeddings": 8192)",
+                              "max_position_embeddings")),
+             ContainsSubstring("\"sliding_window\" is missing, which means 4096 in a mistral"));
+}
+
+TEST_CASE("Config: a mistral without a window is a llama and that is noted", "[examples][llama]") {
+  const LlamaConfig mistral =
+      Parse(R"("model_type": "mistral", "architectures": ["MistralForCausalLM"],
+               "max_position_embeddings": 8192, "sliding_window": null)");
+  REQUIRE(mistral.notes.size() == 1);
+  CHECK_THAT(mistral.notes[0], ContainsSubstring("mistral without a sliding window"));
+  CHECK(Parse(R"("model_type": "llama", "architectures": ["LlamaForCausalLM"])").notes.empty());
 }
 
 TEST_CASE("Config: the same keys pass where they change nothing", "[examples][llama]") {

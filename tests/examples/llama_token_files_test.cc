@@ -197,6 +197,12 @@ TEST_CASE("TokenDataset: files that are not what they say are refused with the n
   check(Ids<uint16_t>(Counting(90)), {"holds bytes that are zero, as no text does"});
   check(Ids<uint16_t>(Counting(90)) + "x",
         {"has 181 bytes, which are no whole number of ids of 2", 64, 50257, TokenFormat::kUint16});
+  check(Ids<uint32_t>(Counting(90)),
+        {"every second id of 16 bits is 0, as if it held ids of 32 bits: say uint32", 64, 50257,
+         TokenFormat::kUint16});
+  // Zeros, and every second one with something between, are ids like others.
+  check(Ids<uint16_t>(std::vector<int64_t>(90)), {"", 64, 50257, TokenFormat::kUint16});
+  check(Ids<uint16_t>({1, 0, 2, 0, 3, 4, 5, 0}), {"", 2, 50257, TokenFormat::kUint16});
   check(Ids<uint32_t>(Counting(90)) + "xy",
         {"has 362 bytes, which are no whole number of ids of 4", 64, 50257, TokenFormat::kUint32});
   check("a text that is long enough", {"is no file of tokens", 8, 256, TokenFormat::kLlmC});

@@ -100,6 +100,8 @@ class PlainOptimizer : public ShardedOptimizer {
   const Plan& plan() const override { std::abort(); }
   const Model& model() const override { return model_; }
   std::string accounting_json() const override { return "{}"; }
+  OffloadReport offload_report() const override { return {}; }
+  std::vector<std::string> notes() const override { return {}; }
 
  private:
   struct UnitState {

@@ -1,5 +1,8 @@
 #include "io/checksummed_file.h"
 
+#include <fcntl.h>
+
+#include <atomic>
 #include <cerrno>
 #include <filesystem>
 #include <random>
@@ -39,7 +42,8 @@ std::vector<uint32_t> Write(const std::string& path, const std::string& bytes) {
   return *checksums;
 }
 
-TEST_CASE("ChecksummedFile: each block has its own checksum and the last may be short") {
+TEST_CASE("ChecksummedFile: each block has its own checksum and the last may be short",
+          "[thread]") {
   TemporaryFolder folder;
   for (int64_t size : {int64_t{0}, int64_t{1}, kBlock - 1, kBlock, kBlock + 1, 3 * kBlock + 5}) {
     CAPTURE(size);
@@ -57,7 +61,67 @@ TEST_CASE("ChecksummedFile: each block has its own checksum and the last may be 
   }
 }
 
-TEST_CASE("ChecksummedFile: any range reads back, over borders of blocks too") {
+// Files() of a file system that bypasses its cache in part, or not at all.
+class CachingFiles : public FileCalls {
+ public:
+  explicit CachingFiles(bool refuses) : refuses_(refuses), before_(ReplaceFileCalls(this)) {}
+  ~CachingFiles() override { ReplaceFileCalls(before_); }
+
+  int Bypass(int, bool on) override {
+    if (on && refuses_) return errno = EINVAL, -1;
+    bypasses_ = on;
+    return 0;
+  }
+  ssize_t Pwrite(int descriptor, const void* bytes, size_t count, off_t offset) override {
+    ++writes;
+    if (bypasses_) return errno = EINVAL, -1;
+    return FileCalls::Pwrite(descriptor, bytes, count, offset);
+  }
+  std::atomic<int> writes{0};
+
+ private:
+  const bool refuses_;
+  FileCalls* const before_;
+  std::atomic<bool> bypasses_{false};
+};
+
+TEST_CASE("ChecksummedFile: what cannot go past the cache goes through it") {
+  TemporaryFolder folder;
+  const std::string bytes = RandomBytes(3 * kBlock + 5);
+  for (const bool refuses : {true, false}) {
+    CAPTURE(refuses);
+    const std::string path = folder.File(refuses ? "refused" : "later");
+    CachingFiles files(refuses);
+    Write(path, bytes);
+    CHECK(ReadFile(path) == bytes);
+    CHECK(files.writes == (refuses ? 4 : 5));
+  }
+}
+
+TEST_CASE("ChecksummedFile: whole blocks go past the cache and the rest does not") {
+  TemporaryFolder folder;
+  class Flags : public CachingFiles {
+   public:
+    Flags() : CachingFiles(false) {}
+    int Bypass(int descriptor, bool on) override {
+      supported = FileCalls::Bypass(descriptor, on) == 0;
+      return supported ? 0 : -1;
+    }
+    ssize_t Pwrite(int descriptor, const void* bytes, size_t count, off_t offset) override {
+      const bool direct = (fcntl(descriptor, F_GETFL) & O_DIRECT) != 0;
+      if (direct != (supported && count == static_cast<size_t>(kBlock))) ++wrong;
+      return FileCalls::Pwrite(descriptor, bytes, count, offset);
+    }
+    std::atomic<bool> supported{false};
+    std::atomic<int> wrong{0};
+  } files;
+  const std::string bytes = RandomBytes(3 * kBlock + 5);
+  Write(folder.File("f"), bytes);
+  CHECK(files.wrong == 0);
+  CHECK(ReadFile(folder.File("f")) == bytes);
+}
+
+TEST_CASE("ChecksummedFile: any range reads back, over borders of blocks too", "[thread]") {
   TemporaryFolder folder;
   const std::string bytes = RandomBytes(3 * kBlock + 1000);
   const auto checksums = Write(folder.File("f"), bytes);
@@ -91,7 +155,8 @@ TEST_CASE("ChecksummedFile: any range reads back, over borders of blocks too") {
   }
 }
 
-TEST_CASE("ChecksummedFile: reads that touch a damaged block are refused and others are not") {
+TEST_CASE("ChecksummedFile: reads that touch a damaged block are refused and others are not",
+          "[thread]") {
   TemporaryFolder folder;
   const std::string path = folder.File("f");
   std::string bytes = RandomBytes(3 * kBlock + 9);
@@ -181,12 +246,22 @@ TEST_CASE("ChecksummedFile: the first error of writing stays and fsync comes bef
   auto writer = ChecksummedWriter::Create(folder.File("f"));
   REQUIRE_OK(writer.status());
   files.Fail("write", 2, EDQUOT);
-  const absl::Status status = writer->Append(Bytes(RandomBytes(kBlock + 1)));
+  const std::string bytes = RandomBytes(16 * kBlock);
+  const absl::Status status = writer->Append(Bytes(bytes));
   CHECK(status.code() == absl::StatusCode::kResourceExhausted);
-  CHECK_THAT(std::string(status.message()),
-             ContainsSubstring(folder.File("f") + ": writing 1 bytes at byte 1048576: Disk quota"));
+  CHECK_THAT(
+      std::string(status.message()),
+      ContainsSubstring(folder.File("f") + ": writing 1048576 bytes at byte 1048576: Disk quota"));
   CHECK(writer->Append(Bytes("x")) == status);
   CHECK(writer->Finish().status() == status);
+
+  auto last = ChecksummedWriter::Create(folder.File("last"));
+  REQUIRE_OK(last.status());
+  files.Fail("write", 2, ENOSPC);
+  CHECK_OK(last->Append(Bytes(bytes).subspan(0, 2 * kBlock)));
+  const absl::Status full = last->Finish().status();
+  CHECK(full.code() == absl::StatusCode::kResourceExhausted);
+  CHECK(last->Finish().status() == full);
 
   auto synced = ChecksummedWriter::Create(folder.File("g"));
   REQUIRE_OK(synced.status());

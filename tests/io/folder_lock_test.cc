@@ -1,76 +1,71 @@
 #include "io/folder_lock.h"
 
-#include <cerrno>
-#include <filesystem>
-#include <string>
-#include <utility>
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
+#include <filesystem>
+
+#include "absl/strings/str_cat.h"
 #include "tests/catch.h"
 #include "tests/io/temporary_folder.h"
-#include "tests/io/watched_files.h"
 
 namespace zero {
 namespace {
 
-TEST_CASE("FolderLock: one at a time holds a folder and the next after it") {
+// A process that holds the lock until it is killed.
+pid_t StartHolder(const std::string& folder) {
+  int ready[2];
+  REQUIRE(pipe(ready) == 0);
+  const pid_t child = fork();
+  if (child == 0) {
+    const auto lock = FolderLock::Take(folder);
+    const char held = lock.ok() && lock->held() ? 'y' : 'n';
+    (void)!write(ready[1], &held, 1);
+    while (true) pause();
+  }
+  char held = 0;
+  REQUIRE(read(ready[0], &held, 1) == 1);
+  close(ready[0]);
+  close(ready[1]);
+  REQUIRE(held == 'y');
+  return child;
+}
+
+TEST_CASE("FolderLock: a folder that another process works in is refused and it is named") {
   TemporaryFolder folder;
+  const pid_t child = StartHolder(folder.path());
+  const absl::Status refused = FolderLock::Take(folder.path()).status();
+  CHECK(refused.code() == absl::StatusCode::kFailedPrecondition);
+  CHECK_THAT(std::string(refused.message()),
+             ContainsSubstring(
+                 absl::StrCat("'", folder.path(), "' is in use by process ", child, " on ")));
+  kill(child, SIGKILL);
+  REQUIRE(waitpid(child, nullptr, 0) == child);
+  // What it has left is in nobody's way.
+  CHECK(folder.Names() == std::vector<std::string>{".zero-lock"});
   {
-    absl::StatusOr<FolderLock> first = FolderLock::TryLock(folder.path());
-    REQUIRE_OK(first.status());
-    const absl::Status second = FolderLock::TryLock(folder.path()).status();
-    CHECK(second.code() == absl::StatusCode::kUnavailable);
-    CHECK_THAT(std::string(second.message()), ContainsSubstring(folder.path()));
-    const FolderLock moved = *std::move(first);
-    CHECK(FolderLock::TryLock(folder.path()).status().code() == absl::StatusCode::kUnavailable);
+    const auto lock = FolderLock::Take(folder.path());
+    REQUIRE_OK(lock.status());
+    CHECK(lock->held());
+    CHECK_THAT(ReadFile(lock->path()), ContainsSubstring(absl::StrCat("process ", getpid(), " ")));
   }
-  CHECK_OK(FolderLock::TryLock(folder.path()).status());
+  CHECK(folder.Names().empty());
 }
 
-TEST_CASE("FolderLock: what is no folder is refused with the system's words") {
+TEST_CASE("FolderLock: the lock goes with the object that was moved to") {
   TemporaryFolder folder;
-  WriteFile(folder.File("file"), "");
-  std::filesystem::create_directory(folder.File("folder"));
-  std::filesystem::create_symlink("folder", folder.File("link"));
-  CHECK(FolderLock::TryLock(folder.File("no")).status().code() == absl::StatusCode::kNotFound);
-  for (const char* name : {"file", "link"}) {
-    CHECK_THAT(std::string(FolderLock::TryLock(folder.File(name)).status().message()),
-               ContainsSubstring(folder.File(name)) && ContainsSubstring("Not a directory"));
+  FolderLock kept;
+  {
+    auto lock = FolderLock::Take(folder.path());
+    REQUIRE_OK(lock.status());
+    kept = *std::move(lock);
   }
-  WatchedFiles files;
-  files.Fail("lock", 1, ENOLCK);
-  const absl::Status status = FolderLock::TryLock(folder.path()).status();
-  CHECK(status.code() == absl::StatusCode::kUnimplemented);
-  CHECK_THAT(std::string(status.message()),
-             ContainsSubstring(folder.path() + ": cannot lock the folder: No locks available"));
-  files.Fail("lock", 1, EINTR);
-  CHECK_OK(FolderLock::TryLock(folder.path()).status());
-}
-
-TEST_CASE("FolderLock: a folder that goes before it is locked is not locked") {
-  // Calls() that replace the folder between its opening and its locking.
-  class Replaces : public FileCalls {
-   public:
-    explicit Replaces(std::string path) : path_(std::move(path)), before_(ReplaceFileCalls(this)) {}
-    ~Replaces() override { ReplaceFileCalls(before_); }
-    int Lock(int descriptor) override {
-      std::filesystem::remove(path_);
-      if (again) std::filesystem::create_directory(path_);
-      return FileCalls::Lock(descriptor);
-    }
-    bool again = false;
-
-   private:
-    const std::string path_;
-    FileCalls* const before_;
-  };
-  TemporaryFolder folder;
-  for (const bool again : {false, true}) {
-    CAPTURE(again);
-    std::filesystem::create_directory(folder.File("f"));
-    Replaces calls(folder.File("f"));
-    calls.again = again;
-    CHECK(FolderLock::TryLock(folder.File("f")).status().code() == absl::StatusCode::kNotFound);
-  }
+  CHECK(kept.held());
+  CHECK(FolderLock::Take(folder.path()).status().code() == absl::StatusCode::kFailedPrecondition);
+  kept = FolderLock();
+  CHECK_OK(FolderLock::Take(folder.path()).status());
+  CHECK(FolderLock::Take(folder.File("absent")).status().code() == absl::StatusCode::kNotFound);
 }
 
 }  // namespace

@@ -107,20 +107,16 @@ TEST_CASE("WeightFolder: without an index it is the single file and without both
   CHECK(weights->path() == folder.File("model.safetensors"));
 }
 
-TEST_CASE("WeightFolder: of a single file and an index the index is used and a note says so") {
+// transformers takes it, whatever the index says.
+TEST_CASE("WeightFolder: of a single file and an index the file is used and a note says so") {
   const ShardedFolder folder;
   WriteFile(folder.File("model.safetensors"), FileOf({"x", "y"}));
+  fs::remove(folder.File(kFirst));
   const auto weights = WeightFolder::Open(folder.path());
-  CHECK(Loaded(weights) == "a b c ");
-  CHECK(weights->notes() == Names{"model.safetensors is passed over: "
-                                  "model.safetensors.index.json names other files"});
-  // Nothing to say where the index names that file.
-  ShardedFolder::WriteIndex(folder.path(), "12", kFirst, kSecond, "model.safetensors");
-  WriteFile(folder.File(kSecond), FileOf({"b"}));
-  WriteFile(folder.File("model.safetensors"), FileOf({"c"}));
-  const auto named = WeightFolder::Open(folder.path());
-  CHECK(Loaded(named) == "a b c ");
-  CHECK(named->notes().empty());
+  CHECK(Loaded(weights) == "x y ");
+  CHECK(weights->path() == folder.File("model.safetensors"));
+  CHECK(weights->notes() == Names{"model.safetensors.index.json and what it names are passed over: "
+                                  "model.safetensors is there, and comes first"});
 }
 
 TEST_CASE("WeightFolder: shards that are missing are named with the tensors they should hold") {

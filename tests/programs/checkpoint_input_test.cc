@@ -105,10 +105,10 @@ TEST_CASE("zero-train --resume: what is no checkpoint is one line",
   const auto refused = [&](const std::string& path, const std::vector<std::string>& words) {
     CheckRefused(folder, {"--resume", path}, 1, words);
   };
-  refused(folder.File("absent"), {"--resume: ", "absent", "No such file or directory"});
+  refused(folder.File("absent"), {"--resume: ", "absent: no such folder; it must be a checkpoint"});
   refused(folder.File("empty"), {"--resume: ", "empty: holds no complete checkpoint"});
   refused(folder.File("half"), {"not complete", "half/step-00000003"});
-  refused(folder.data(), {"--resume: ", "text.txt"});
+  refused(folder.data(), {"--resume: ", "text.txt: is no folder; it must be a checkpoint"});
   WriteFile(folder.File("half/step-00000003/manifest.json"), "{\"format\": 2}");
   refused(folder.File("half/step-00000003"), {"manifest.json"});
   CheckRefused(folder, {"--checkpoint_dir", folder.data() + "/below"}, 1,

@@ -247,7 +247,7 @@ TEST_CASE("zero-train: a warm-up that the run does not finish is noted", "[progr
   const TrainingFolder folder;
   const std::string note = "\nnote        --warmup_steps is 5: the run ends after 4 steps";
   CHECK_THAT(folder.Train({"--warmup_steps=5"}).out, ContainsSubstring(note));
-  CHECK_THAT(folder.Train({"--warmup_steps=4"}).out, !ContainsSubstring("\nnote "));
+  CHECK_THAT(folder.Train({"--warmup_steps=4"}).out, !ContainsSubstring("--warmup_steps is"));
 }
 
 TEST_CASE("ScheduleOf: the rate rises in a line and then does what its kind says") {

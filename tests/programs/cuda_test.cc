@@ -35,6 +35,27 @@ TEST_CASE("zero-train --device cuda: losses and norms are the host's to rounding
   CHECK(cuda.back().loss < cuda.front().loss);
 }
 
+TEST_CASE("zero-train --device cuda: offloading changes no loss and no norm",
+          "[programs][offload]") {
+  const TrainingFolder folder;
+  const std::string stage = GENERATE("--stage=1", "--stage=3");
+  CAPTURE(stage);
+  const std::vector<std::string> flags = {"--device=cuda", "--ranks=2", stage, "--accumulation=2"};
+  const std::string kept = folder.Metrics(flags, kStandin);
+  REQUIRE(TextOf("loss", kept).size() == 4);
+  const std::vector<std::string> nvme = {"--nvme_path", folder.File(""), "--offload_ratio=0.5"};
+  for (const std::string place : {"cpu", "nvme"}) {
+    CAPTURE(place);
+    std::vector<std::string> offload = flags;
+    offload.push_back("--offload_optimizer=" + place);
+    if (place == "nvme") offload.insert(offload.end(), nvme.begin(), nvme.end());
+    if (stage == "--stage=3") offload.push_back("--offload_param=" + place);
+    const std::string offloaded = folder.Metrics(offload, kStandin);
+    CHECK(TextOf("loss", offloaded) == TextOf("loss", kept));
+    CHECK(TextOf("grad_norm", offloaded) == TextOf("grad_norm", kept));
+  }
+}
+
 TEST_CASE("zero-train --device cuda: a resumed run is the run that was not stopped",
           "[programs][checkpoint]") {
   const std::string stage = GENERATE("--stage=1", "--stage=3");

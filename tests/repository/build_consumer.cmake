@@ -22,6 +22,15 @@ endif()
 
 file(REMOVE_RECURSE ${WORK_DIR})
 run(${CMAKE_COMMAND} --install ${BUILD_DIR} --prefix ${WORK_DIR}/prefix)
+foreach(program zero-train zero-plan zero-checkpoint zero-sample zero-bench)
+  if(EXISTS ${BUILD_DIR}/bin/${program})
+    execute_process(COMMAND ${WORK_DIR}/prefix/bin/${program} --help
+                    OUTPUT_QUIET RESULT_VARIABLE result)
+    if(NOT result EQUAL 0)
+      message(FATAL_ERROR "the installed ${program} --help ends with ${result}")
+    endif()
+  endif()
+endforeach()
 run(${CMAKE_COMMAND} -S ${CONSUMER_DIR} -B ${WORK_DIR}/build -G ${GENERATOR}
     -D CMAKE_CXX_COMPILER=${COMPILER} -D CMAKE_PREFIX_PATH=${WORK_DIR}/prefix ${options})
 run(${CMAKE_COMMAND} --build ${WORK_DIR}/build --parallel 2)

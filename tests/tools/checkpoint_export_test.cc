@@ -144,7 +144,7 @@ TEST_CASE("zero-checkpoint export: what is wrong is one line and leaves nothing"
   refused(RunProgram("zero-checkpoint", {"export", checkpoint}), 2, "--output is missing");
   refused(Export(checkpoint, output, {"--max_shard_size=0"}), 2, "--max_shard_size is '0'");
   refused(Export(folder.File("checkpoints"), output), 1, "but its last one is " + checkpoint);
-  refused(Export(folder.File("nothing"), output), 1, "No such file");
+  refused(Export(folder.File("nothing"), output), 1, "no such folder; it must be a checkpoint");
   refused(Export(checkpoint, output, {"--copy_from", folder.File("nothing")}), 1,
           folder.File("nothing"));
   fs::create_directory(folder.File("model"));

@@ -147,7 +147,8 @@ TEST_CASE("zero-checkpoint import: what is wrong is one line and leaves nothing"
   };
   refused(RunProgram("zero-checkpoint", {"import", "x"}), 2, "--output is missing");
   refused(Import("x", output, {"--optimizer=adamw", "--momentum=0.5"}), 2, "--momentum is for");
-  refused(Import(folder.File("nothing"), output), 1, "no such file");
+  refused(Import(folder.File("nothing"), output), 1,
+          "no such folder; it must be a folder with config.json");
   MakeFolder(folder.File("model"));
   refused(Import(folder.File("model"), output, {"--dtype=fp32", "--master=none"}), 1,
           "--master is 'none'");

@@ -1,5 +1,6 @@
 // zero-checkpoint inspect, and the program's usage.
 #include <algorithm>
+#include <cmath>
 #include <cstdlib>
 #include <filesystem>
 #include <limits>
@@ -139,8 +140,10 @@ TEST_CASE("zero-checkpoint inspect: shows files and folders of weights", "[tools
                 "b": "model-00002-of-00002.safetensors"}})");
   const Outcome outcome = Inspect(folder.path());
   INFO(outcome.err);
-  CHECK(outcome.status == 0);
-  CHECK_THAT(outcome.out, ContainsSubstring(folder.path() + ": weights of a model, sound\n"));
+  CHECK(outcome.status == 1);
+  CHECK(outcome.err ==
+        "zero-checkpoint inspect: " + folder.path() + ": 2 elements are inf or NaN: 2 in 'a'\n");
+  CHECK_THAT(outcome.out, ContainsSubstring(folder.path() + ": weights of a model, not sound\n"));
   CHECK_THAT(outcome.out, ContainsSubstring("note: model.safetensors.index.json says"));
   CHECK_THAT(outcome.out, ContainsSubstring("note: 1 tensor of model-00002-of-00002.safetensors"));
   CHECK_THAT(outcome.out,
@@ -148,7 +151,9 @@ TEST_CASE("zero-checkpoint inspect: shows files and folders of weights", "[tools
                                "F32    [3]    model-00001-of-00002.safetensors  a  (2 inf or NaN)\n"
                                "F32    [1]    model-00002-of-00002.safetensors  b\n"
                                "2 tensors, 4 elements, 16 bytes in 2 files\n"));
-  const nlohmann::json report = InspectJson(folder.path(), 0);
+  const nlohmann::json report = InspectJson(folder.path(), 1);
+  CHECK(report["sound"] == false);
+  CHECK(report["reason"] == "2 elements are inf or NaN: 2 in 'a'");
   CHECK(report["kind"] == "weights");
   CHECK(report["bytes"] == 16);
   CHECK(report["tensors"][0]["non_finite"] == 2);
@@ -164,6 +169,32 @@ TEST_CASE("zero-checkpoint inspect: shows files and folders of weights", "[tools
                                          "2 tensors, 3 elements, 6 bytes in 1 file\n"));
 }
 
+TEST_CASE("zero-checkpoint inspect: a checkpoint with inf or NaN is not sound", "[tools]") {
+  const TemporaryFolder folder;
+  CheckpointManifest manifest = test::SmallCheckpoint(DType::kBF16);
+  test::CutIntoFiles(manifest, 2);
+  const CheckpointParameter& frozen = manifest.parameters[2];
+  const int64_t elements = ElementCount(frozen);
+  // In fp32 and in bf16, on both ranks.
+  REQUIRE_OK(test::WriteCheckpoint(
+      folder.path(), manifest, [&](const std::string& state, int64_t parameter, int64_t element) {
+        if (parameter == 0 && state == kMoment2State && element == 3) return -HUGE_VALF;
+        if (parameter == 2 && (element == 0 || element == elements - 1)) return std::nanf("");
+        return test::ExactValue(state, parameter, element);
+      }));
+  const std::string reason =
+      "3 elements are inf or NaN: 1 in 'moment2/embed.weight'; 2 in 'weight/" + frozen.name + "'";
+  const Outcome outcome = Inspect(folder.path());
+  INFO(outcome.out << outcome.err);
+  CHECK(outcome.status == 1);
+  CHECK_THAT(outcome.out, ContainsSubstring(", not sound\n"));
+  CHECK(outcome.err == "zero-checkpoint inspect: " + folder.path() + ": " + reason + "\n");
+  const nlohmann::json report = InspectJson(folder.path(), 1);
+  CHECK(report["sound"] == false);
+  CHECK(report["reason"] == reason);
+  CHECK(report["non_finite"]["weight/" + frozen.name] == 2);
+}
+
 TEST_CASE("zero-checkpoint inspect: names from files do not steer the terminal", "[tools]") {
   const TemporaryFolder folder;
   WriteFile(folder.File("x.safetensors"),
@@ -175,7 +206,7 @@ TEST_CASE("zero-checkpoint inspect: names from files do not steer the terminal",
 
 TEST_CASE("zero-checkpoint inspect: what is neither is named", "[tools]") {
   const TemporaryFolder folder;
-  CheckUnsound(folder.File("nothing"), "No such file");
+  CheckUnsound(folder.File("nothing"), "nothing: no such file or folder; it must be a checkpoint");
   CheckUnsound(folder.path(), "is no checkpoint (no manifest.json) and holds no weights");
   MakeCheckpoint(folder.File("step-00000100"));
   CheckUnsound(folder.path(), "its last checkpoint is " + folder.File("step-00000100"));
@@ -203,6 +234,7 @@ TEST_CASE("zero-checkpoint: wrong usage is one line that says what is right", "[
     const Outcome outcome = RunProgram(kProgram, help);
     CHECK(outcome.status == 0);
     CHECK_THAT(outcome.out, ContainsSubstring("usage: zero-checkpoint "));
+    CHECK(outcome.out.find("exit status: 0: all is well; 1: ") != std::string::npos);
   }
 }
 
@@ -216,7 +248,7 @@ TEST_CASE("Weight cases: each folder is sound or is refused as it should be", "[
     return;
   }
   const std::map<std::string, std::string> notes = {
-      {"bad_both_single_and_index", "model.safetensors is passed over"},
+      {"bad_both_single_and_index", "model.safetensors.index.json and what it names are passed"},
       {"bad_total_size", "9999 bytes, but they have 20"}};
   size_t noted = 0;
   for (const auto& entry : fs::directory_iterator(folder)) {

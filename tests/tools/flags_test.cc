@@ -77,7 +77,7 @@ TEST_CASE("FlagTable: a size is a number with or without a unit and at least wha
                                                                   {"1GiB", 1 << 30}}) {
     CHECK(parse(text) == bytes);
   }
-  for (const char* wrong : {"", "0", "-1", "GB", "5 GB", "5XB", "1.5GB", "5G", "5GBs",
+  for (const char* wrong : {"", "0", "-1", "GB", "5 GB", "5XB", "1.5GB", "5P", "5GBs",
                             "9223372036854775807KB", "99999999999999999999"}) {
     CHECK(parse(wrong) == -1);
   }
@@ -138,9 +138,13 @@ TEST_CASE("FlagTable: sizes are bytes with the units of 1000 and of 1024") {
   CHECK(bytes("512MB") == 512'000'000);
   CHECK(bytes("512MiB") == int64_t{512} << 20);
   CHECK(bytes("3KB") == 3000);
+  CHECK(bytes("2K") == 2048);
+  CHECK(bytes("2M") == 2 << 20);
+  CHECK(bytes("2g") == int64_t{2} << 30);
+  CHECK(bytes("2T") == int64_t{2} << 40);
   CHECK(bytes("9223372036854775807") == INT64_MAX);
   CHECK(bytes("8388607TiB") == int64_t{8388607} << 40);
-  for (const char* wrong : {"", "MB", "-1", "1.5GB", "1 GB", "1M", "0x10", "8388608TiB",
+  for (const char* wrong : {"", "MB", "-1", "1.5GB", "1 GB", "1P", "0x10", "8388608TiB",
                             "9223372036854775808", "1GBGB"}) {
     CAPTURE(wrong);
     CHECK(bytes(wrong) == -1);

@@ -1,4 +1,7 @@
+#include <nlohmann/json.hpp>
+
 #include "tests/catch.h"
+#include "tests/io/temporary_folder.h"
 #include "tests/programs/subprocess.h"
 
 namespace zero::programs {
@@ -55,6 +58,106 @@ TEST_CASE("zero-plan: a configuration file does what the same flags do", "[tools
   CHECK_THAT(refused.err, ContainsSubstring("but --micro_batch is 3"));
 }
 
+// What it prints with --json.
+nlohmann::json PlanOf(const std::string& model, std::vector<std::string> flags) {
+  flags.insert(flags.end(), {"--model", ZERO_SOURCE_DIR "/examples/models/" + model, "--json"});
+  const Outcome outcome = RunProgram("zero-plan", flags);
+  INFO(outcome.err);
+  REQUIRE(outcome.status == 0);
+  return nlohmann::json::parse(outcome.out);
+}
+
+int64_t Bytes(const nlohmann::json& plan, int stage, const char* category) {
+  return plan["stages"][stage]["memory"][category];
+}
+
+int64_t Moved(const nlohmann::json& plan, int stage, const char* way) {
+  return plan["stages"][stage]["moved"][way];
+}
+
+// 6,738,415,616 parameters of 7B, which 8 ranks share without a rest: slices of 842,301,952
+// elements. Records have 16 bytes each: gradient, master and moments in fp32. All sections are
+// whole blocks of 4096 bytes but those of the last 512 elements.
+constexpr int64_t kSlice = 842'301'952;
+
+TEST_CASE("zero-plan: 7B offloaded to the hosts of 8 GPUs takes what a hand computes", "[tools]") {
+  const auto plan = PlanOf("llama-7b", {"--ranks=8", "--offload_optimizer=cpu"});
+  CHECK(plan["parameters"] == 8 * kSlice);
+  CHECK(Bytes(plan, 0, "host_states") == 0);
+  CHECK(Bytes(plan, 0, "optimizer_states") == 8 * kSlice * 12);
+  for (int stage = 1; stage <= 3; ++stage) {
+    CAPTURE(stage);
+    // 16 bytes a parameter over all hosts, as DeepSpeed's estimate has without its factor of 1.5.
+    CHECK(Bytes(plan, stage, "host_states") == kSlice * 16 + 4 * 2048);
+    CHECK(Bytes(plan, stage, "optimizer_states") == 0);
+    CHECK(Bytes(plan, stage, "gradients") == (stage == 1 ? 8 * kSlice * 4 : 0));
+    CHECK(Bytes(plan, stage, "weights") == (stage == 3 ? 1 : 8) * kSlice * 2);
+    CHECK(plan["stages"][stage]["on_disk"] == 0);
+    // fp32 sums out, with some scalars, and bf16 weights back.
+    CHECK(Moved(plan, stage, "to_device") == kSlice * 2);
+    CHECK(Moved(plan, stage, "from_device") - kSlice * 4 > 0);
+    CHECK(Moved(plan, stage, "from_device") - kSlice * 4 < 200);
+    CHECK(Moved(plan, stage, "disk_read") == 0);
+  }
+  const auto both =
+      PlanOf("llama-7b", {"--ranks=8", "--offload_optimizer=cpu", "--offload_param=cpu"});
+  CHECK(Bytes(both, 3, "weights") == 0);
+  // Slices of the 32 layers end in the middle of a block, that of the last unit in its first
+  // quarter.
+  CHECK(Bytes(both, 3, "host_weights") == kSlice * 2 + 32 * 2048 + 3072);
+  CHECK(Bytes(both, 2, "host_weights") == 0);
+  // What a rank loads for a gather it sends to 7 others.
+  CHECK(7 * Moved(both, 3, "to_device") == both["stages"][3]["wire"]["gather_weights"]);
+}
+
+TEST_CASE("zero-plan: 7B offloaded to disks reads and writes what a hand computes", "[tools]") {
+  const auto plan =
+      PlanOf("llama-7b", {"--ranks=8", "--offload_optimizer=nvme", "--accumulation=4"});
+  const int64_t records = kSlice * 16 + 4 * 2048;
+  const int64_t gradients = kSlice * 4 + 2048;
+  for (int stage = 1; stage <= 3; ++stage) {
+    CAPTURE(stage);
+    const int64_t passes = stage == 1 ? 1 : 4;
+    CHECK(plan["stages"][stage]["on_disk"] == records);
+    CHECK(Bytes(plan, stage, "host_states") == 0);
+    CHECK(Moved(plan, stage, "to_device") == kSlice * 2 + (passes - 1) * kSlice * 4);
+    CHECK(Moved(plan, stage, "disk_read") == records + (passes - 1) * gradients);
+    CHECK(Moved(plan, stage, "disk_written") == records + (passes - 1) * gradients);
+  }
+  // Half of each slice, which are whole blocks of 128 elements again.
+  const auto half = PlanOf("llama-7b", {"--ranks=8", "--offload_optimizer=nvme", "--dtype=fp32",
+                                        "--offload_ratio=0.5", "--offload_gradients=false"});
+  CHECK(Bytes(half, 2, "gradients") == kSlice * 4);
+  CHECK(Bytes(half, 2, "optimizer_states") == kSlice / 2 * 8);
+  CHECK(Moved(half, 2, "to_device") == kSlice / 2 * 4);
+  // fp32 weights are their own masters, and go to the update too.
+  CHECK(Moved(half, 2, "from_device") - 2 * (kSlice / 2 * 4) < 200);
+}
+
+TEST_CASE("zero-plan: rows of host and disk are there where something is offloaded", "[tools]") {
+  const auto plan = [](std::vector<std::string> flags) {
+    flags.insert(flags.end(), {"--model", kDemo, "--ranks=2"});
+    return RunProgram("zero-plan", flags).out;
+  };
+  const std::vector<std::string> nvme = {"--offload_optimizer=nvme", "--offload_ratio=0.5"};
+  const std::string without = plan({});
+  const std::string with = plan(nvme);
+  for (const char* words : {"\nhost_slots ", "\nall on the host ", "\nin its file ",
+                            "\nGB moved in a step ", "\nfrom the device ", "\nread from disk ",
+                            "offloaded: optimizer nvme, parameters none, 0.5 of each slice\n"}) {
+    CHECK_THAT(with, ContainsSubstring(words));
+    CHECK_THAT(without, !ContainsSubstring(words));
+  }
+  const TemporaryFolder folder;
+  const std::string file = folder.File("ds.json");
+  WriteFile(file, R"({"train_micro_batch_size_per_gpu": 1, "bf16": {"enabled": true},
+      "zero_optimization": {"stage": 3, "offload_optimizer": {"device": "nvme",
+      "nvme_path": "/nowhere", "ratio": 0.5}}})");
+  CHECK(plan({"--config", file}) == with);
+  CHECK(plan({"--config", file, "--offload_ratio=0.5"}) == with);
+  CHECK(plan({"--config", file, "--offload_ratio=0.4"}).empty());
+}
+
 TEST_CASE("zero-plan: wrong input is one line that names the flag or key", "[tools]") {
   const auto refused = [](const std::vector<std::string>& arguments, int status,
                           const std::string& text) {
@@ -72,6 +175,9 @@ TEST_CASE("zero-plan: wrong input is one line that names the flag or key", "[too
   refused({"--model", kDemo, "--dtype", "fp32", "--accumulation_dtype", "bf16"}, 2,
           "--accumulation_dtype");
   refused({"--model", "/no/such/model"}, 1, "--model: ");
+  refused({"--model", kDemo, "--offload_param=cpu"}, 2, "--offload_optimizer is none");
+  refused({"--model", kDemo, "--offload_ratio=0.5"}, 2, "--offload_ratio is given, but has no");
+  refused({"--model", kDemo, "--offload_optimizer=disk"}, 2, "none or cpu or nvme");
 }
 
 }  // namespace

@@ -27,12 +27,17 @@ TEST_CASE("README: holds the help of zero-train as it is printed", "[tools]") {
   CHECK_THAT(ReadText("README.md"), ContainsSubstring("```\n" + help.out + "```\n"));
 }
 
-TEST_CASE("README: holds the plan of the demo's model as it is printed", "[tools]") {
-  const std::string demo = ZERO_SOURCE_DIR "/examples/models/demo";
-  const Outcome plan = RunProgram("zero-plan", {"--model", demo, "--ranks", "4"});
-  REQUIRE(plan.status == 0);
-  const std::string below_the_path = plan.out.substr(plan.out.find(": "));
-  CHECK_THAT(ReadText("README.md"), ContainsSubstring(below_the_path + "```\n"));
+TEST_CASE("README: holds the plans of models as they are printed", "[tools]") {
+  const auto holds = [](const std::string& model, std::vector<std::string> flags) {
+    flags.insert(flags.end(), {"--model", ZERO_SOURCE_DIR "/" + model});
+    const Outcome plan = RunProgram("zero-plan", flags);
+    REQUIRE(plan.status == 0);
+    const std::string below_the_path = plan.out.substr(plan.out.find(": "));
+    CHECK_THAT(ReadText("README.md"), ContainsSubstring(model + below_the_path + "```\n"));
+  };
+  holds("examples/models/demo", {"--ranks=4"});
+  holds("examples/models/llama-7b",
+        {"--ranks=8", "--offload_optimizer=cpu", "--offload_param=nvme"});
 }
 
 }  // namespace

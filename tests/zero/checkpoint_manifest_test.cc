@@ -188,7 +188,7 @@ TEST_CASE("Manifest: values of the wrong kind or size are named with their place
   CheckRefused(with("\"adamw\"", "\"adamx\""), "adamw, adam, sgd, lion");
   CheckRefused(with("\"nearest_even\"", "\"up\""), "weight_rounding");
   CheckRefused(with("\"scale\": 65536", "\"scale\": 0"), "loss_scale.scale must be positive");
-  CheckRefused(with("\"scale\": 65536", "\"scale\": NaN"), "loss_scale.scale is NaN");
+  CheckRefused(with("\"scale\": 65536", "\"scale\": NaN"), "expected a value, not 'NaN'");
   CheckRefused(with("\"scale\": 65536", "\"scale\": 1e300"), "loss_scale.scale must be");
   CheckRefused(with("\"rounding_seed\": 18364758544493064720", "\"rounding_seed\": -1"),
                "random.rounding_seed is -1");
@@ -336,6 +336,18 @@ TEST_CASE("Manifest: errors of a folder name the path", "[save]") {
   const auto read = ReadManifest(folder.path());
   REQUIRE_OK(read.status());
   CheckSame(*read, manifest);
+}
+
+TEST_CASE("ParseManifest: what only people write in JSON is refused", "[zero][checkpoint]") {
+  CheckpointManifest manifest = test::SmallCheckpoint(DType::kBF16);
+  test::CutIntoFiles(manifest, 2);
+  TemporaryFolder folder;
+  REQUIRE_OK(test::WriteCheckpoint(folder.path(), manifest));
+  const std::string text = ReadFile(folder.File("manifest.json"));
+  REQUIRE_OK(ParseManifest(text).status());
+  const absl::Status comment = ParseManifest("// by hand\n" + text).status();
+  CHECK(absl::IsDataLoss(comment));
+  CHECK_THAT(std::string(comment.message()), ContainsSubstring("line 1 column 1"));
 }
 
 }  // namespace

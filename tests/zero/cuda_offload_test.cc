@@ -1,7 +1,12 @@
-// What is offloaded from CUDA devices, which run on stand-ins here, is updated by the host's kernels
-// and gives the host's bits.
+// What is offloaded from CUDA devices, which run on stand-ins here, is updated by the host's
+// kernels and gives the host's bits.
+#include <cerrno>
+
 #include "tests/catch.h"
+#include "tests/io/temporary_folder.h"
 #include "tests/zero/cuda_backends.h"
+#include "tests/zero/cuda_faults.h"
+#include "tests/zero/disk_faults.h"
 #include "tests/zero/offload_cells.h"
 
 namespace zero::test {
@@ -23,6 +28,70 @@ TEST_CASE("Offload on CUDA: every pair of factors gives the bits of the host ove
 TEST_CASE("Offload on CUDA: every pair of factors gives the bits of the host on one GPU",
           "[zero][cuda][matrix]") {
   CheckCells(LocalCudaBackend(), GENERATE(0, 1, 2, 3), 4);
+}
+
+namespace {
+
+// A GPU goes on after a wait for what failed on the host.
+void FailTheDisk(const Backend& backend) {
+  struct Case {
+    int stage;
+    Place parameters;
+    double ratio;
+    int ranks;
+  };
+  const Case cases[] = {{3, Place::kDevice, 1, 1},   {3, Place::kDevice, 0.6, 2},
+                        {2, Place::kDevice, 1, 1},   {2, Place::kDevice, 1, 2},
+                        {1, Place::kDevice, 0.6, 1}, {3, Place::kNvme, 1, 2},
+                        {3, Place::kHost, 0.6, 1}};
+  for (const Case& c : cases) {
+    const TemporaryFolder folder;
+    INFO(backend.name << ", stage " << c.stage << ", parameters " << Name(c.parameters)
+                      << ", ratio " << c.ratio << ", ranks " << c.ranks);
+    std::map<End, int> met = FailEverywhere(
+        DiskFaultConfig(c.stage, c.parameters, c.ratio, folder.path()), c.ranks,
+        [&] { return FailingDisk(backend, EIO); }, 60);
+    CHECK(met[End::kDead] + met[End::kPoisoned] > 0);
+    CHECK(folder.Names().empty());
+  }
+}
+
+void FailEveryCall(const Backend& backend, Place place) {
+  const TemporaryFolder folder;
+  Config config = DiskFaultConfig(3, place, 0.6, folder.path());
+  config.offload.optimizer = place;
+  for (const auto& [function, most] : {std::pair<const char*, int64_t>{"cudaMemcpyAsync", 60},
+                                       {"cudaLaunchKernel", 30},
+                                       {"cudaEventRecord", 60},
+                                       {"cudaStreamWaitEvent", 60},
+                                       {"cuStreamWaitValue32", 60}}) {
+    INFO(backend.name << ", " << function << ", " << Name(place));
+    const auto make = [&backend, name = std::string(function)] {
+      return FailingCall(backend, name);
+    };
+    std::map<End, int> met = FailEverywhere(config, 2, make, most);
+    CHECK(met[End::kDead] + met[End::kPoisoned] > 0);
+  }
+}
+
+}  // namespace
+
+TEST_CASE(
+    "Offload on CUDA: whatever transfer of a disk fails is never changed and usable over NCCL",
+    "[zero][cuda][faults]") {
+  FailTheDisk(NcclBackend());
+}
+
+TEST_CASE("Offload on CUDA: whatever transfer of a disk fails is never changed and usable on a GPU",
+          "[zero][cuda][faults]") {
+  FailTheDisk(LocalCudaBackend());
+}
+
+TEST_CASE(
+    "Offload on CUDA: whatever CUDA call of a step fails leaves it done or undone or poisoned",
+    "[zero][cuda][faults]") {
+  FailEveryCall(NcclBackend(), Place::kHost);
+  FailEveryCall(LocalCudaBackend(), Place::kNvme);
 }
 
 TEST_CASE("Offload on CUDA: a small matrix has no data race", "[zero][cuda][thread]") {

@@ -412,9 +412,6 @@ TEST_CASE("DeepSpeedConfig: a key in two spellings, or an old and a new one, is 
   const DeepSpeedConfig alias = Parsed(With("\"bfloat16\": {\"enabled\": true}"));
   CHECK(alias.dtype == DType::kBF16);
   CHECK(HasNote(alias, "bfloat16 is taken as bf16"));
-  const DeepSpeedConfig old = Parsed(With("\"zero_optimization\": {\"cpu_offload\": true}"));
-  REQUIRE(old.notes.size() == 1);
-  CHECK(HasNote(old, "zero_optimization.cpu_offload is ignored: it does not exist here yet"));
 }
 
 TEST_CASE("DeepSpeedConfig: whole weights may be saved in stage 3 unless the file forbids it") {
@@ -619,7 +616,7 @@ TEST_CASE("DeepSpeedConfig: schedules that do not fit the run are noted and mist
           {"cos_min_ratio is 2; it must be from 0 to 1"});
 }
 
-TEST_CASE("DeepSpeedConfig: stages, offloading and other conflicts are refused by name") {
+TEST_CASE("DeepSpeedConfig: stages and other conflicts are refused by name") {
   const auto zero = [](const std::string& keys) { return With("\"zero_optimization\": " + keys); };
   Refused(zero("{\"stage\": 4}"), {"zero_optimization.stage is 4; it must be a whole number from 0 "
                                    "to 3"});
@@ -628,20 +625,6 @@ TEST_CASE("DeepSpeedConfig: stages, offloading and other conflicts are refused b
   CHECK(HasNote(Parsed(zero("{\"stage\": true}")), "zero_optimization.stage is true, an old form"));
   CHECK(Parsed(zero("false")).config.stage == 0);
   Refused(zero("3"), {"zero_optimization is 3; it must be an object"});
-  Refused(zero("{\"stage\": 2, \"offload_param\": {\"device\": \"cpu\"}}"),
-          {"offload_param.device", "zero_optimization.stage 3, not 2"});
-  CHECK(Parsed(zero("{\"stage\": 2, \"offload_param\": {\"device\": \"none\"}}")).notes.empty());
-  Refused(zero("{\"stage\": 2, \"cpu_offload_param\": true}"), {"cpu_offload_param", "not 2"});
-  Refused(zero("{\"stage\": 3, \"offload_optimizer\": {\"device\": \"nvme\"}}"),
-          {"offload_optimizer.nvme_path is missing"});
-  Refused(zero("{\"stage\": 3, \"offload_optimizer\": {\"device\": \"gpu\"}}"),
-          {"\"gpu\"", "none or cpu or nvme"});
-  Refused(zero("{\"stage\": 3, \"offload_optimizer\": {\"device\": \"cpu\", \"ratio\": 2}}"),
-          {"offload_optimizer.ratio is 2"});
-  const DeepSpeedConfig offload = Parsed(
-      zero("{\"stage\": 3, \"offload_optimizer\": {\"device\": \"cpu\", \"pin_memory\": true}}"));
-  REQUIRE(offload.notes.size() == 1);
-  CHECK(HasNote(offload, "zero_optimization.offload_optimizer is ignored: it does not exist here"));
   CHECK(Parsed(zero("{\"stage3_prefetch_bucket_size\": 0}")).config.prefetch == 0);
   CHECK(Parsed(zero("{\"stage3_prefetch_bucket_size\": 5}")).config.prefetch == 1);
   CHECK(Parsed(With("\"gradient_predivide_factor\": 2.5")).config.gradient_predivide_factor == 2.5);

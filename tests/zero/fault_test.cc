@@ -1,18 +1,14 @@
 // "Any failure at any point: exactly one of succeeded; unchanged and usable; unchanged and group
 // dead; poisoned": the n-th call, operation or collective of a step fails, for every n until the
 // step succeeds.
-#include <atomic>
 #include <cerrno>
-#include <chrono>
 #include <climits>
-#include <thread>
 
-#include "absl/strings/str_cat.h"
 #include "collectives/local_group.h"
 #include "device/status.h"
 #include "tests/catch.h"
-#include "tests/io/faulty_transfers.h"
 #include "tests/io/temporary_folder.h"
+#include "tests/zero/disk_faults.h"
 #include "tests/zero/fault_loop.h"
 #include "tests/zero/faults.h"
 #include "zero/sharded_optimizer.h"
@@ -143,51 +139,6 @@ TEST_CASE("Faults: with states offloaded a failing operation leaves a step done 
   FailOffloaded(FaultKind::kOperation, stage, Place::kNvme);
 }
 
-namespace {
-
-// The n-th transfer of any rank's second step ends with `error`.
-FaultBackend OnDisk(int error) {
-  struct State {
-    FaultyTransfers transfers;
-    std::atomic<int> armed{0}, disarmed{0};
-    std::atomic<int64_t> left{INT64_MAX};
-    std::atomic<bool> fired{false};
-    int ranks = 0;
-  };
-  const auto state = std::make_shared<State>();
-  state->transfers.transfer = [raw = state.get(), error](bool, size_t*, off_t) {
-    if (raw->left.fetch_sub(1) != 0) return 0;
-    raw->fired = true;
-    return error;
-  };
-  FaultBackend backend;
-  backend.run_ranks = [state](int ranks,
-                              const std::function<absl::Status(ProcessGroup*, Device*)>& body) {
-    state->ranks = ranks;
-    LocalWorld world(ranks, absl::Seconds(20));
-    return RunRanks(world, [&](ProcessGroup* group) {
-      HostDevice device;
-      return body(group, &device);
-    });
-  };
-  backend.arm = [state](int, int64_t n) {
-    if (++state->armed == state->ranks) state->left = n;
-  };
-  // What ranks read afterwards is not to fail.
-  backend.disarm = [state](int) {
-    ++state->disarmed;
-    for (int ms = 0; ms < 30'000 && state->disarmed < state->ranks; ++ms) {
-      std::this_thread::sleep_for(std::chrono::milliseconds(1));
-    }
-    state->left = INT64_MAX;
-  };
-  backend.fired = [state] { return state->fired.load(); };
-  backend.what = [error] { return absl::StrCat("transfer with errno ", error); };
-  return backend;
-}
-
-}  // namespace
-
 TEST_CASE("Faults: whatever transfer of a disk fails a step is done or undone or poisoned",
           "[zero][faults]") {
   const int stage = GENERATE(1, 2, 3);
@@ -196,7 +147,7 @@ TEST_CASE("Faults: whatever transfer of a disk fails a step is done or undone or
     INFO("stage " << stage << ", errno " << error);
     std::map<End, int> met =
         FailEverywhere(OffloadedFaultConfig(stage, Place::kNvme, folder.path()), 2,
-                       [error] { return OnDisk(error); });
+                       [error] { return FailingDisk(HostBackend(), error); });
     CHECK(met[End::kDead] > 0);
     CHECK(met[End::kPoisoned] > 0);
     CHECK(met[End::kSucceeded] > 0);

@@ -228,6 +228,42 @@ TEST_CASE("Adopted memory: another place, stage or alignment is refused by name"
   refused(adopted, "stage 2");
 }
 
+// Remembers which memory of the host was asked for.
+class AskedDevice : public HostDevice {
+ public:
+  int64_t pinned = 0, pageable = 0;
+
+ protected:
+  absl::StatusOr<void*> AllocateHostBytes(int64_t bytes, HostMemory memory) override {
+    (memory == HostMemory::kPinned ? pinned : pageable) += bytes;
+    return HostDevice::AllocateHostBytes(bytes, memory);
+  }
+};
+
+TEST_CASE("Offload: pin_memory is for all that is offloaded and nothing else", "[zero][memory]") {
+  const bool pin = GENERATE(true, false);
+  const Place parameters = GENERATE(Place::kHost, Place::kDevice);
+  CAPTURE(pin, Name(parameters));
+  LocalWorld world(1);
+  AskedDevice device;
+  Config config;
+  config.stage = 3;
+  config.offload.optimizer = Place::kHost;
+  config.offload.parameters = parameters;
+  config.offload.pin_memory = pin;
+  const auto optimizer =
+      ShardedOptimizer::Create(config, SimpleModel(2, 10), &device, world.group(0));
+  REQUIRE_OK(optimizer.status());
+  int64_t offloaded = 0;
+  for (int c = 0; c < kMemoryCategories; ++c) {
+    const auto category = static_cast<MemoryCategory>(c);
+    if (IsOffloaded(category)) offloaded += (*optimizer)->plan().bytes_of(category);
+  }
+  CHECK(offloaded > 0);
+  CHECK(device.pageable == (pin ? 0 : offloaded));
+  CHECK(device.pinned >= (pin ? offloaded : 1));
+}
+
 TEST_CASE("accounting_json: holds memory, wire and host waits", "[zero][memory]") {
   LocalWorld world(1);
   auto rank = Rank::Create(Config(), SimpleModel(2, 10), world.group(0));

@@ -1,4 +1,5 @@
 // Write, Read and Gather speak of parameters and elements, whatever the stage and world size.
+#include <algorithm>
 #include <mutex>
 
 #include "kernels/bfloat16_math.h"
@@ -99,6 +100,51 @@ TEST_CASE("Write: written weights are rounded, and the masters are made from the
     REQUIRE_OK(rank->optimizer->Gather(State::kMaster, "u1.w", absl::MakeSpan(master)));
     CHECK(weight == master);
     CHECK(weight[39'999] == ToFloat(ToBFloat16(ValueOf("u1.w", 39'999, 0.001f))));
+  }
+}
+
+// Long ones are filled where they lie, pieces at once; their ends are in the middle of pieces, of
+// slices, and of both.
+TEST_CASE("Write: parameters of many pieces come back, and no source is asked twice",
+          "[zero][state]") {
+  constexpr int64_t kElements = 300'007;
+  for (int stage = 0; stage < 4; ++stage) {
+    for (const int ranks : {1, 3}) {
+      CAPTURE(stage, ranks);
+      LocalWorld world(ranks, absl::Seconds(20));
+      REQUIRE_OK(RunRanks(world, [&](ProcessGroup* group) -> absl::Status {
+        Config config;
+        config.stage = stage;
+        auto rank = Rank::Create(config, SimpleModel(2, kElements, DType::kBF16), group);
+        if (!rank.ok()) return rank.status();
+        std::vector<float> values(kElements);
+        float shift = 0;
+        for (const State state : {State::kMaster, State::kMoment1, State::kMoment2}) {
+          shift += 1;
+          std::vector<int> asked(2 * kElements);
+          const Source source = ShiftedSource(shift);
+          const absl::Status written = rank->optimizer->Write(
+              state, [&](const Parameter& parameter, int64_t first, absl::Span<float> out) {
+                const int64_t unit = parameter.name == "u1.w" ? kElements : 0;
+                for (size_t i = 0; i < out.size(); ++i) ++asked[unit + first + i];
+                return source(parameter, first, out);
+              });
+          if (!written.ok()) return written;
+          if (*std::max_element(asked.begin(), asked.end()) > 1) {
+            return absl::InternalError("an element is asked for twice");
+          }
+          for (const char* name : {"u0.w", "u1.w"}) {
+            const absl::Status gathered =
+                rank->optimizer->Gather(state, name, absl::MakeSpan(values));
+            if (!gathered.ok()) return gathered;
+            for (int64_t i = 0; i < kElements; ++i) {
+              if (values[i] != ValueOf(name, i, shift)) return absl::InternalError("differs");
+            }
+          }
+        }
+        return absl::OkStatus();
+      }));
+    }
   }
 }
 

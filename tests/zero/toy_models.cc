@@ -36,6 +36,8 @@ Model MakeModel(const std::string& name, DType dtype) {
   } else if (name == "large") {  // one unit far larger than the others
     model.units = {MakeUnit("a", dtype, {{31, 7}}), MakeUnit("b", dtype, {{97, 211}, {97}}),
                    MakeUnit("c", dtype, {{31}})};
+  } else if (name == "blocks") {  // files of several checksummed blocks
+    model.units = {MakeUnit("a", dtype, {{31}}), MakeUnit("b", dtype, {{500, 701}})};
   } else {  // a resident unit, frozen parameters, two dtypes, groups, an alias
     model.units = {MakeUnit("embedding", dtype, {{37, 11}}),
                    MakeUnit("a", dtype, {{11, 23}, {23}, {129}}),

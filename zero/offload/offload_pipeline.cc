@@ -25,6 +25,20 @@ absl::Status EnqueueUnchanged(const Stream& stream, const StepScalars* scalars, 
   });
 }
 
+// The same elements in pieces of at most `most`.
+std::vector<OffloadPiece> PartsOf(const std::vector<OffloadPiece>& pieces, int64_t most) {
+  std::vector<OffloadPiece> parts;
+  for (const OffloadPiece& piece : pieces) {
+    for (int64_t done = 0; done < piece.count; done += most) {
+      OffloadPiece part = piece;
+      part.first += done;
+      part.count = std::min(most, piece.count - done);
+      parts.push_back(part);
+    }
+  }
+  return parts;
+}
+
 }  // namespace
 
 OffloadPipeline::OffloadPipeline(const Context& context, OffloadStore* store,
@@ -59,7 +73,8 @@ absl::Status OffloadPipeline::Initialise() {
 
 absl::Status OffloadPipeline::Allocate(Ring& ring, int64_t count, int64_t bytes, const char* what) {
   ZERO_ASSIGN_OR_RETURN(
-      ring.memory, context_.device->AllocateHost(count * bytes, MemoryCategory::kHostSlots, what));
+      ring.memory, context_.device->AllocateHost(count * bytes, MemoryCategory::kHostSlots, what,
+                                                 HostMemoryOf(config().offload)));
   for (int64_t i = 0; i < count; ++i) {
     ring.slots.push_back({ring.memory.bytes_at(i * bytes), Handover(context_.device)});
   }
@@ -89,10 +104,6 @@ void OffloadPipeline::FillGroupMap() {
 
 RecordLayout OffloadPipeline::LayoutOf(int unit, const OffloadPiece& piece) const {
   return MakeRecordLayout(config(), segment(unit, piece), context_.plan->moments, piece.count);
-}
-
-bool OffloadPipeline::ReadsWeight(const Segment& where) const {
-  return where.dtype == DType::kF32 || config().master != MasterKind::kF32;
 }
 
 absl::Status OffloadPipeline::StoreGradients(int unit, Handover& source,
@@ -175,10 +186,15 @@ absl::Status OffloadPipeline::Update(int unit, WeightStore& weights) {
     weight_reader = &streams_->disk_read->stream();
     weight_writer = &streams_->disk_write->stream();
   }
-  ZERO_RETURN_IF_ERROR(order.BeginWrite(*weight_reader));
+  bool reads_weights = false;
+  for (const OffloadPiece& piece : plan().pieces[unit]) {
+    reads_weights |= UpdateReadsWeight(config(), segment(unit, piece));
+  }
+  if (reads_weights) ZERO_RETURN_IF_ERROR(order.BeginWrite(*weight_reader));
   ZERO_RETURN_IF_ERROR(order.BeginWrite(*weight_writer));
   const Stream& record_reader = on_disk() ? streams_->disk_read->stream() : optimizer;
-  ZERO_RETURN_IF_ERROR(gradient_order_[unit].BeginRead(record_reader));
+  const auto begin_read = [&] { return gradient_order_[unit].BeginRead(record_reader); };
+  ZERO_RETURN_IF_ERROR(on_disk() ? begin_read() : await_gradients_.Time(optimizer, begin_read));
   if (on_disk()) {
     ZERO_RETURN_IF_ERROR(record_order_[unit].BeginWrite(streams_->disk_read->stream()));
     ZERO_RETURN_IF_ERROR(record_order_[unit].BeginWrite(streams_->disk_write->stream()));
@@ -210,7 +226,9 @@ absl::Status OffloadPipeline::UpdatePiece(int unit, const OffloadPiece& piece,
         store_->weights(unit, piece.segment) + piece.first * SizeOf(segment(unit, piece).dtype);
   }
   ZERO_RETURN_IF_ERROR(
-      slot.order.Write(optimizer, [&] { return ComputePiece(unit, piece, record, weight); }));
+      await_piece_.Time(optimizer, [&] { return slot.order.BeginWrite(optimizer); }));
+  ZERO_RETURN_IF_ERROR(ComputePiece(unit, piece, record, weight));
+  ZERO_RETURN_IF_ERROR(slot.order.EndWrite(optimizer));
   return StorePiece(unit, piece, weights, slot);
 }
 
@@ -219,7 +237,7 @@ absl::Status OffloadPipeline::FetchPiece(int unit, const OffloadPiece& piece, We
   const Segment& where = segment(unit, piece);
   const int64_t bytes = piece.count * SizeOf(where.dtype);
   char* const weight = slot.memory + plan().slot_weights;
-  const bool reads_weight = ReadsWeight(where);
+  const bool reads_weight = UpdateReadsWeight(config(), where);
   const bool weight_on_disk = reads_weight && weights_place() == Place::kNvme;
   if (on_disk() || weight_on_disk) {
     ZERO_RETURN_IF_ERROR(slot.order.Write(streams_->disk_read->stream(), [&]() -> absl::Status {
@@ -260,9 +278,13 @@ absl::Status OffloadPipeline::ComputePiece(int unit, const OffloadPiece& piece, 
   memory.scalars = scalars_.as<StepScalars>();
   memory.rows = reinterpret_cast<const GroupScalars*>(scalars_.bytes_at(sizeof(StepScalars)));
   const Stream& optimizer = *streams_->optimizer;
-  ZERO_RETURN_IF_ERROR(
-      EnqueueUpdate(optimizer, context_, unit, piece.segment, piece.first, piece.count, memory));
-  if (ReadsWeight(where) || weights_place() == Place::kHost) return absl::OkStatus();
+  ZERO_RETURN_IF_ERROR(optimizer_.Time(optimizer, [&] {
+    return EnqueueUpdate(optimizer, context_, unit, piece.segment, piece.first, piece.count,
+                         memory);
+  }));
+  if (UpdateReadsWeight(config(), where) || weights_place() == Place::kHost) {
+    return absl::OkStatus();
+  }
   const bool away =
       where.dtype == DType::kBF16 && config().weight_rounding == WeightRounding::kNearestAway;
   return EnqueueUnchanged(optimizer, memory.scalars, static_cast<const float*>(memory.master),
@@ -300,7 +322,7 @@ absl::Status OffloadPipeline::StorePiece(int unit, const OffloadPiece& piece, We
 absl::Status OffloadPipeline::LoadWeights(int unit, Handover& order,
                                           absl::Span<char* const> slices) {
   const Stream& copy_in = *streams_->copy_in;
-  const bool disk = weights_place() == Place::kNvme;
+  const bool disk = weights_place() == Place::kNvme && store_->file() != nullptr;
   const Stream& reader = disk ? streams_->disk_weights->stream() : copy_in;
   return order.Read(reader, [&]() -> absl::Status {
     for (int s = 0; s < static_cast<int>(slices.size()); ++s) {
@@ -328,13 +350,34 @@ absl::Status OffloadPipeline::LoadWeights(int unit, Handover& order,
   });
 }
 
+OffloadReport OffloadPipeline::report() const {
+  OffloadReport report;
+  report.optimizer = optimizer_.seconds();
+  report.await_gradients = await_gradients_.seconds();
+  report.await_piece = await_piece_.seconds();
+  report.await_weights = await_weights_.seconds();
+  report.await_gradient_slot = await_gradient_slot_.seconds();
+  for (const DiskLane* lane :
+       {streams_->disk_read.get(), streams_->disk_write.get(), streams_->disk_weights.get()}) {
+    if (lane == nullptr) continue;
+    const DiskTraffic traffic = lane->traffic();
+    report.bytes_read += traffic.bytes_read;
+    report.bytes_written += traffic.bytes_written;
+    const bool writes = lane == streams_->disk_write.get();
+    (writes ? report.disk_write : report.disk_read) += traffic.busy_seconds;
+  }
+  report.bytes_to_device = context_.device->bytes_to_device();
+  report.bytes_from_device = context_.device->bytes_from_device();
+  return report;
+}
+
 absl::Status OffloadPipeline::CopyWeights(const WeightStore& weights) {
   if (config().master != MasterKind::kF32) return absl::OkStatus();
   const Stream& arithmetic = *context_.arithmetic;
   std::vector<float> values;
   std::vector<char> raw;
   for (int u = 0; u < context_.units(); ++u) {
-    for (const OffloadPiece& piece : plan().pieces[u]) {
+    for (const OffloadPiece& piece : PartsOf(plan().pieces[u], kTransferElements)) {
       const DType type = segment(u, piece).dtype;
       if (type == DType::kF32) continue;  // its own master
       values.resize(static_cast<size_t>(piece.count));

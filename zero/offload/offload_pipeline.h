@@ -8,8 +8,10 @@
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
 #include "device/handover.h"
+#include "zero/offload/offload_report.h"
 #include "zero/offload/offload_store.h"
 #include "zero/offload/offload_streams.h"
+#include "zero/offload/wait_clock.h"
 #include "zero/step_controller.h"
 
 namespace zero {
@@ -47,6 +49,11 @@ class OffloadPipeline {
   // A unit's offloaded weights to `slices` on the device, on copy_in(). `order` orders the weights.
   absl::Status LoadWeights(int unit, Handover& order, absl::Span<char* const> slices);
 
+  // What the trainer's streams wait for, for the stores to time.
+  WaitClock& await_weights() { return await_weights_; }
+  WaitClock& await_gradient_slot() { return await_gradient_slot_; }
+  OffloadReport report() const;
+
   // Masters from weights on the device that were given. Waits.
   absl::Status CopyWeights(const WeightStore& weights);
 
@@ -78,10 +85,11 @@ class OffloadPipeline {
     return context_.unit(unit).segments[piece.segment];
   }
   RecordLayout LayoutOf(int unit, const OffloadPiece& piece) const;
-  bool on_disk() const { return config().offload.optimizer == Place::kNvme; }
+  // Records are; there are none in a model without elements.
+  bool on_disk() const {
+    return config().offload.optimizer == Place::kNvme && store_->file() != nullptr;
+  }
   Place weights_place() const { return config().offload.parameters; }
-  // The update reads the weight, which is, or is part of, the master.
-  bool ReadsWeight(const Segment& segment) const;
 
   absl::Status UpdatePiece(int unit, const OffloadPiece& piece, WeightStore& weights);
   // Fills `slot` with what the update of a piece reads.
@@ -98,6 +106,7 @@ class OffloadPipeline {
   Handover scalars_order_;
   std::vector<Handover> gradient_order_;  // by unit, of what StoreGradients writes
   std::vector<Handover> record_order_;    // by unit, of what an update writes to a disk
+  WaitClock optimizer_, await_gradients_, await_piece_, await_weights_, await_gradient_slot_;
 };
 
 }  // namespace zero

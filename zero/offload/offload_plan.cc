@@ -107,6 +107,10 @@ int64_t OffloadedWeightElements(const Config& config, const Segment& segment) {
   return segment.trainable ? Share(config, segment.slice) : segment.slice;
 }
 
+bool UpdateReadsWeight(const Config& config, const Segment& segment) {
+  return segment.dtype == DType::kF32 || config.master != MasterKind::kF32;
+}
+
 RecordLayout MakeRecordLayout(const Config& config, const Segment& segment, int moments,
                               int64_t elements) {
   const std::array<int64_t, kSections> bytes = {

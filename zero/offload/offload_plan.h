@@ -17,6 +17,9 @@ namespace zero {
 int64_t OffloadedStateElements(const Config& config, const Segment& segment);
 int64_t OffloadedWeightElements(const Config& config, const Segment& segment);
 
+// Whether the update of an offloaded piece reads its weight, which is the master or part of it.
+bool UpdateReadsWeight(const Config& config, const Segment& segment);
+
 // A record is what belongs to one piece of a slice: sections one behind the other.
 enum class Section : uint8_t { kGradient, kMaster, kMoment1, kMoment2 };
 inline constexpr int kSections = 4;

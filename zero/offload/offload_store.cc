@@ -8,6 +8,18 @@
 #include "device/status.h"
 
 namespace zero {
+namespace {
+
+// What is lost, if anything, is for whoever knows what was moved.
+absl::Status OfDisk(const absl::Status& status) {
+  return status.ok() ? status : absl::UnavailableError(status.message());
+}
+
+}  // namespace
+
+HostMemory HostMemoryOf(const Offload& offload) {
+  return offload.pin_memory ? HostMemory::kPinned : HostMemory::kPageable;
+}
 
 absl::StatusOr<std::unique_ptr<OffloadStore>> OffloadStore::Create(const Context& context) {
   std::unique_ptr<OffloadStore> store(new OffloadStore(context));
@@ -15,7 +27,8 @@ absl::StatusOr<std::unique_ptr<OffloadStore>> OffloadStore::Create(const Context
   const OffloadPlan& plan = context.plan->offload;
   const auto allocate = [&](Buffer& buffer, int64_t bytes, MemoryCategory category,
                             const char* what) -> absl::Status {
-    ZERO_ASSIGN_OR_RETURN(buffer, context.device->AllocateHost(bytes, category, what));
+    ZERO_ASSIGN_OR_RETURN(
+        buffer, context.device->AllocateHost(bytes, category, what, HostMemoryOf(config)));
     // Gaps of records are never written.
     if (bytes > 0) std::memset(buffer.data(), 0, static_cast<size_t>(bytes));
     return absl::OkStatus();
@@ -29,6 +42,10 @@ absl::StatusOr<std::unique_ptr<OffloadStore>> OffloadStore::Create(const Context
                                   "offloaded weights"));
   }
   if (plan.disk_bytes == 0) return store;
+  ZERO_ASSIGN_OR_RETURN(store->failed_,
+                        context.device->AllocateHost(kDiskFlagBytes, MemoryCategory::kHostStaging,
+                                                     "flag of a disk that fails"));
+  *store->failed() = 0;
   ZERO_ASSIGN_OR_RETURN(store->folder_, OffloadFolder::Create(config.nvme_path, context.rank()));
   // What dead runs left is gone before any rank sets room aside.
   ZERO_RETURN_IF_ERROR(context.group->Barrier(*context.communication, kStateTransfer));
@@ -109,7 +126,7 @@ absl::Status OffloadStore::Read(const Stream& stream, int unit, int segment,
     char* const out = static_cast<char*>(to) + range.first * element;
     ZERO_RETURN_IF_ERROR(range.memory != nullptr
                              ? context_.device->Copy(stream, out, range.memory, range.bytes)
-                             : queue_->Read(*file_, range.offset, out, range.bytes));
+                             : OfDisk(queue_->Read(*file_, range.offset, out, range.bytes)));
   }
   return absl::OkStatus();
 }
@@ -122,7 +139,7 @@ absl::Status OffloadStore::Write(const Stream& stream, int unit, int segment,
     const char* const in = static_cast<const char*>(from) + range.first * element;
     ZERO_RETURN_IF_ERROR(range.memory != nullptr
                              ? context_.device->Copy(stream, range.memory, in, range.bytes)
-                             : queue_->Write(*file_, range.offset, in, range.bytes));
+                             : OfDisk(queue_->Write(*file_, range.offset, in, range.bytes)));
   }
   return absl::OkStatus();
 }

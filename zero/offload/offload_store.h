@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <string>
 #include <vector>
 
 #include "absl/status/statusor.h"
@@ -14,6 +15,9 @@
 #include "zero/offload/offload_plan.h"
 
 namespace zero {
+
+// What states and slots are allocated as.
+HostMemory HostMemoryOf(const Offload& offload);
 
 class OffloadStore {
  public:
@@ -26,6 +30,12 @@ class OffloadStore {
   char* weights(int unit, int segment) const;
   // Null where nothing is on a disk.
   const DiskFile* file() const { return file_.has_value() ? &*file_ : nullptr; }
+  // What Context::disk_failed points to; null where nothing is on a disk.
+  int32_t* failed() const { return failed_.as<int32_t>(); }
+  // Folders of dead runs that Create has removed.
+  std::vector<std::string> removed() const {
+    return folder_ == nullptr ? std::vector<std::string>() : folder_->removed();
+  }
   // Where a segment's offloaded weights begin in the file.
   int64_t weights_on_disk(int unit, int segment) const;
 
@@ -53,6 +63,7 @@ class OffloadStore {
                           int64_t n) const;
 
   const Context& context_;
+  Buffer failed_;  // int32_t
   Buffer records_;
   Buffer weights_;
   std::unique_ptr<OffloadFolder> folder_;

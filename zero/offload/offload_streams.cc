@@ -1,5 +1,6 @@
 #include "zero/offload/offload_streams.h"
 
+#include <atomic>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -20,7 +21,9 @@ absl::StatusOr<OffloadStreams> OffloadStreams::Create(const Context& context,
   const auto make = [&](const char* what) -> absl::StatusOr<std::unique_ptr<DiskLane>> {
     ZERO_ASSIGN_OR_RETURN(std::unique_ptr<Stream> stream, device->CreateHostStream(name(what)));
     DiskLane::Options options;
-    options.on_failure = [group = context.group, rank](const absl::Status& status) {
+    options.on_failure = [group = context.group, rank,
+                          failed = store.failed()](const absl::Status& status) {
+      std::atomic_ref<int32_t>(*failed).store(1, std::memory_order_release);
       group->Abort(
           absl::Status(status.code(), absl::StrCat("rank ", rank, ": ", status.message())));
     };
@@ -32,6 +35,18 @@ absl::StatusOr<OffloadStreams> OffloadStreams::Create(const Context& context,
     ZERO_ASSIGN_OR_RETURN(streams.disk_weights, make("disk-weights"));
   }
   return streams;
+}
+
+DiskTraffic OffloadStreams::disk_traffic() const {
+  DiskTraffic all;
+  for (const std::unique_ptr<DiskLane>* lane : {&disk_read, &disk_write, &disk_weights}) {
+    if (*lane == nullptr) continue;
+    const DiskTraffic traffic = (*lane)->traffic();
+    all.bytes_read += traffic.bytes_read;
+    all.bytes_written += traffic.bytes_written;
+    all.busy_seconds += traffic.busy_seconds;
+  }
+  return all;
 }
 
 std::vector<const Stream*> OffloadStreams::all() const {

@@ -20,9 +20,12 @@ struct OffloadStreams {
   std::unique_ptr<DiskLane> disk_write;    // records and weights
   std::unique_ptr<DiskLane> disk_weights;  // weights, read for a gather
 
-  // `store` outlives them. A lane that fails aborts the group before anything that waits for it
-  // goes on: where the device is not the host, such a wait does not fail.
+  // `store` outlives them. A lane that fails says so in OffloadStore::failed, and aborts the group,
+  // before anything that waits for it goes on: where the device is not the host, such a wait does
+  // not fail.
   static absl::StatusOr<OffloadStreams> Create(const Context& context, const OffloadStore& store);
+  // Of all lanes so far. From any thread.
+  DiskTraffic disk_traffic() const;
   // Those that there are.
   std::vector<const Stream*> all() const;
 };

@@ -9,6 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "device/status.h"
+#include "io/problems.h"
 #include "zero/agreement.h"
 #include "zero/save/checkpoint_description.h"
 
@@ -43,14 +44,14 @@ std::string Differences(const CheckpointParameter& saved, const CheckpointParame
 }
 
 absl::Status Compare(const CheckpointManifest& manifest, const Plan& plan, const Model& model) {
-  std::vector<std::string> problems;
+  Problems problems;
   const auto adam = [](const std::string& name) {
     return name == Name(OptimizerKind::kAdam) || name == Name(OptimizerKind::kAdamW);
   };
   const std::string optimizer = Name(plan.config.optimizer);
   if (manifest.optimizer != optimizer && !(adam(manifest.optimizer) && adam(optimizer))) {
-    problems.push_back(absl::StrCat("its states are those of ", manifest.optimizer,
-                                    ", the configuration asks for ", optimizer));
+    problems.Add(absl::StrCat("its states are those of ", manifest.optimizer,
+                              ", the configuration asks for ", optimizer));
   }
   std::map<std::string, const CheckpointParameter*> saved;
   for (const CheckpointParameter& parameter : manifest.parameters) {
@@ -59,21 +60,21 @@ absl::Status Compare(const CheckpointManifest& manifest, const Plan& plan, const
   for (const CheckpointParameter& wanted : CheckpointParameters(plan, model)) {
     const auto found = saved.find(wanted.name);
     if (found == saved.end()) {
-      problems.push_back(absl::StrCat("parameter '", wanted.name, "' is not in it"));
+      problems.Add(absl::StrCat("parameter '", wanted.name, "' is not in it"));
       continue;
     }
     const std::string differences = Differences(*found->second, wanted);
     if (!differences.empty()) {
-      problems.push_back(absl::StrCat("parameter '", wanted.name, "': ", differences));
+      problems.Add(absl::StrCat("parameter '", wanted.name, "': ", differences));
     }
     saved.erase(found);
   }
   for (const CheckpointParameter& parameter : manifest.parameters) {
     if (saved.count(parameter.name) == 0) continue;
-    problems.push_back(absl::StrCat("the model has no parameter '", parameter.name, "'"));
+    problems.Add(absl::StrCat("the model has no parameter '", parameter.name, "'"));
   }
   if (problems.empty()) return absl::OkStatus();
-  return absl::InvalidArgumentError(absl::StrJoin(problems, "; "));
+  return absl::InvalidArgumentError(problems.text());
 }
 
 // "learning_rate(10): 0.1" is the value "0.1" of "learning_rate(10)".

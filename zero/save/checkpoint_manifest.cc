@@ -387,8 +387,8 @@ std::string FormatManifest(const CheckpointManifest& manifest) {
 
 absl::StatusOr<CheckpointManifest> ParseManifest(const std::string& text) {
   std::vector<JsonProblem> problems;
-  const std::optional<JsonValue> document = ReadRelaxedJson(text, problems);
-  if (!problems.empty()) {
+  const std::optional<JsonValue> document = ReadStrictJson(text, problems);
+  if (!document.has_value()) {
     return absl::DataLossError(absl::StrCat(ToString(problems[0].place), ": ", problems[0].text));
   }
   return ReadDocument(*document, text);

@@ -56,6 +56,30 @@ absl::StatusOr<SafetensorsHeader> ReadHeader(ChecksummedReader& reader, int64_t*
   return header;
 }
 
+// Elements of which all bits of the exponent are set.
+template <class Bits>
+int64_t CountNonFinite(absl::Span<const char> bytes, Bits exponent) {
+  int64_t count = 0;
+  for (size_t i = 0; i < bytes.size(); i += sizeof(Bits)) {
+    Bits bits;
+    std::memcpy(&bits, bytes.data() + i, sizeof(Bits));
+    count += (bits & exponent) == exponent ? 1 : 0;
+  }
+  return count;
+}
+
+int64_t CountNonFinite(absl::Span<const char> bytes, DType dtype) {
+  switch (dtype) {
+    case DType::kF32:
+      return CountNonFinite<uint32_t>(bytes, 0x7F800000u);
+    case DType::kBF16:
+      return CountNonFinite<uint16_t>(bytes, 0x7F80u);
+    case DType::kF16:
+      return CountNonFinite<uint16_t>(bytes, 0x7C00u);
+  }
+  return 0;
+}
+
 }  // namespace
 
 struct CheckpointReader::OpenFile {
@@ -207,10 +231,14 @@ absl::Status CheckpointReader::ReadPlace(const Place& place, int64_t parameter,
   return absl::OkStatus();
 }
 
-absl::Status CheckpointReader::Verify(
-    const std::function<void(int64_t done, int64_t total)>& progress) {
-  int64_t total = 0;
-  for (const CheckpointFile& file : manifest_->files) total += file.bytes;
+int64_t CheckpointReader::BytesOfAll() const {
+  int64_t bytes = 0;
+  for (const CheckpointFile& file : manifest_->files) bytes += file.bytes;
+  return bytes;
+}
+
+absl::Status CheckpointReader::Verify(const Progress& progress) {
+  const int64_t total = BytesOfAll();
   int64_t before = 0;
   for (size_t f = 0; f < manifest_->files.size(); ++f) {
     ZERO_ASSIGN_OR_RETURN(const std::unique_ptr<OpenFile> file, OpenAt(f));
@@ -220,6 +248,47 @@ absl::Status CheckpointReader::Verify(
     before += manifest_->files[f].bytes;
   }
   return absl::OkStatus();
+}
+
+absl::StatusOr<std::map<std::string, int64_t>> CheckpointReader::VerifyFinite(
+    const Progress& progress) {
+  constexpr int64_t kPiece = 1 << 20;  // bytes
+  const int64_t total = BytesOfAll();
+  std::map<std::string, int64_t> found;
+  std::vector<char> bytes(kPiece);
+  int64_t before = 0;
+  for (size_t f = 0; f < manifest_->files.size(); ++f) {
+    // Reads the header, and finds that tensors cover the rest.
+    ZERO_ASSIGN_OR_RETURN(const std::unique_ptr<OpenFile> file, OpenAt(f));
+    struct Tensor {
+      std::string name;
+      DType dtype;
+      int64_t bytes;
+    };
+    std::map<int64_t, Tensor> tensors;  // in the order of the file
+    for (const CheckpointPiece& piece : manifest_->files[f].pieces) {
+      const CheckpointParameter& parameter = manifest_->parameters[piece.parameter];
+      for (const auto& [state, dtype] : parameter.states) {
+        std::string name = CheckpointTensorName(state, parameter);
+        const int64_t begin = file->begins.at(name);
+        if (piece.count == 0) continue;
+        tensors[begin] = {std::move(name), dtype, piece.count * SizeOf(dtype)};
+      }
+    }
+    for (const auto& [begin, tensor] : tensors) {
+      int64_t count = 0;
+      for (int64_t done = 0; done < tensor.bytes; done += kPiece) {
+        const auto size = static_cast<size_t>(std::min(kPiece, tensor.bytes - done));
+        ZERO_RETURN_IF_ERROR(file->reader.ReadAt(begin + done, absl::MakeSpan(bytes.data(), size)));
+        count += CountNonFinite({bytes.data(), size}, tensor.dtype);
+        if (progress) progress(before + begin + done, total);
+      }
+      if (count > 0) found[tensor.name] += count;
+    }
+    before += manifest_->files[f].bytes;
+    if (progress) progress(before, total);
+  }
+  return found;
 }
 
 }  // namespace zero

@@ -37,9 +37,13 @@ class CheckpointReader {
   absl::Status Read(int64_t parameter, const std::string& state, int64_t first,
                     absl::Span<float> out);
 
+  using Progress = std::function<void(int64_t done, int64_t total)>;
   // The header and every block of every file. `progress`, unless it is null, is told the bytes so
   // far and those of all files.
-  absl::Status Verify(const std::function<void(int64_t done, int64_t total)>& progress);
+  absl::Status Verify(const Progress& progress);
+  // The same, and how many elements of each tensor are inf or NaN, by its name
+  // ("master/lm_head.weight"); those where all are finite are left out.
+  absl::StatusOr<std::map<std::string, int64_t>> VerifyFinite(const Progress& progress);
 
  private:
   struct OpenFile;
@@ -52,6 +56,7 @@ class CheckpointReader {
   CheckpointReader(std::string folder, CheckpointManifest manifest);
   absl::StatusOr<std::unique_ptr<OpenFile>> OpenAt(size_t file) const;
   absl::StatusOr<OpenFile*> FileAt(size_t file);
+  int64_t BytesOfAll() const;
   absl::Status ReadPlace(const Place& place, int64_t parameter, const std::string& state,
                          int64_t first, absl::Span<float> out);
 

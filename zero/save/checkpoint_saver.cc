@@ -63,9 +63,7 @@ int64_t CheckpointSlotBytes(const Plan& plan) {
                                                               SizeOf(segments[s].dtype))
                                                    : SizeOf(segments[s].dtype);
       int64_t element = plan.config.master == MasterKind::kSplit ? int64_t{4} : master;
-      for (const BlockLayout* moments : {&plan.moment1, &plan.moment2}) {
-        if (moments->offsets[u][s] >= 0) element += 4;
-      }
+      if (segments[s].trainable) element += plan.moments * 4;
       needed += segments[s].slice * element + 4096;
     }
   }

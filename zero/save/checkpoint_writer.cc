@@ -213,6 +213,7 @@ absl::Status CheckpointWriter::AwaitOffload() {
 absl::StatusOr<bool> CheckpointWriter::CopyTensors(const StepController& step,
                                                    std::chrono::nanoseconds patience) {
   const Stream& stream = *context_.arithmetic;
+  const auto start = std::chrono::steady_clock::now();
   if (!state_copied_) {
     if (!NextSlot(patience)) return false;
     if (slot_ == nullptr) return true;
@@ -246,6 +247,9 @@ absl::StatusOr<bool> CheckpointWriter::CopyTensors(const StepController& step,
         slot_->bytes += Aligned(n * BytesOf(part.place.stored));
       }
       next_first_ += n;
+      // A disk is read here, however slow it is.
+      if (transfer_.reads_disk() && std::chrono::steady_clock::now() - start > patience)
+        return false;
     }
   }
   if (slot_ != nullptr) ZERO_RETURN_IF_ERROR(Submit());

@@ -1,5 +1,6 @@
 #include "zero/save/staging_folder.h"
 
+#include <algorithm>
 #include <cerrno>
 #include <filesystem>
 #include <set>
@@ -109,14 +110,21 @@ absl::StatusOr<StagingFolder> StagingFolder::CreateAlone(const std::string& targ
 }
 
 absl::StatusOr<std::vector<std::string>> StagingFolder::Others() const {
-  std::vector<std::string> others;
-  ZERO_ASSIGN_OR_RETURN(const std::vector<std::string> names, ListFolder(target_));
-  for (const std::string& name : names) {
-    const std::string path = absl::StrCat(target_, "/", name);
-    if (name.size() != sizeof(kPrefix) - 1 + 16 || !absl::StartsWith(name, kPrefix)) continue;
-    if (path != path_) others.push_back(path);
-  }
+  ZERO_ASSIGN_OR_RETURN(std::vector<std::string> others, InterruptedSaves(target_));
+  others.erase(std::remove(others.begin(), others.end(), path_), others.end());
   return others;
+}
+
+absl::StatusOr<std::vector<std::string>> InterruptedSaves(const std::string& target) {
+  std::vector<std::string> found;
+  const absl::StatusOr<std::vector<std::string>> names = ListFolder(target);
+  if (absl::IsNotFound(names.status())) return found;
+  ZERO_RETURN_IF_ERROR(names.status());
+  for (const std::string& name : *names) {
+    if (name.size() != sizeof(kPrefix) - 1 + 16 || !absl::StartsWith(name, kPrefix)) continue;
+    found.push_back(absl::StrCat(target, "/", name));
+  }
+  return found;
 }
 
 }  // namespace zero

@@ -57,4 +57,8 @@ class StagingFolder {
   std::vector<std::string> made_;  // folders that were not there before, outermost first
 };
 
+// The folders that saves which were interrupted, or go on, have in `target`; none if there is no
+// such folder.
+absl::StatusOr<std::vector<std::string>> InterruptedSaves(const std::string& target);
+
 }  // namespace zero

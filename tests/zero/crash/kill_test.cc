@@ -66,6 +66,8 @@ TEST_CASE("Kill: whatever call of a save ends the process a restart goes on bit 
   points += KillEverywhere({3, 1, true, "mixed"});
   points += KillEverywhere({4, 2, true, "large"});
   points += KillEverywhere({4, 3, false, "tiny"});
+  points += KillEverywhere({2, 3, false, "blocks"});
+  points += KillEverywhere({2, 1, true, "blocks"});
   INFO(points << " points");
   CHECK(points >= 200);
 }

@@ -79,6 +79,7 @@ TEST_CASE("Power cut: after whatever call the power goes a restart goes on bit f
   images += CutEverywhere({2, 3, false, "mixed"});
   images += CutEverywhere({3, 1, true, "odd"});
   images += CutEverywhere({4, 0, false, "tiny"});
+  images += CutEverywhere({2, 3, false, "blocks"});
   INFO(images << " images");
   CHECK(images > 50);
 }

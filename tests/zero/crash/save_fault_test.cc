@@ -132,6 +132,7 @@ TEST_CASE("Save faults: whatever call fails every rank is told and the next save
   CHECK(FailEverywhere({2, 3, false, "mixed"}, ENOSPC, "No space left on device") > 15);
   CHECK(FailEverywhere({2, 1, true, "odd"}, EIO, "Input/output error") > 15);
   CHECK(FailEverywhere({3, 2, true, "large"}, EDQUOT, "Disk quota exceeded") > 15);
+  CHECK(FailEverywhere({2, 3, true, "blocks"}, ENOSPC, "No space left on device") > 15);
 }
 
 // Whatever a stream does between the call and the end of the save fails: that ends the group, as in

@@ -1,0 +1,131 @@
+// Folders that a run goes on from or writes to, in the state in which others have left them.
+#include <unistd.h>
+
+#include <filesystem>
+
+#include "absl/strings/str_cat.h"
+#include "io/folder_lock.h"
+#include "tests/catch.h"
+#include "tests/programs/metrics_reader.h"
+#include "tests/programs/training_text.h"
+#include "zero/save/checkpoint_folder.h"
+
+namespace zero::programs {
+namespace {
+
+namespace fs = std::filesystem;
+
+// Turns a bit in the middle of rank 0's file.
+void Damage(const std::string& checkpoint) {
+  const std::string path = checkpoint + "/rank-00000-of-00002.safetensors";
+  std::string bytes = ReadFile(path);
+  REQUIRE(!bytes.empty());
+  bytes[bytes.size() / 2] ^= 0x10;
+  WriteFile(path, bytes);
+}
+
+TEST_CASE("zero-train --resume latest: a damaged checkpoint is told of and the one before taken",
+          "[programs][checkpoint]") {
+  const TrainingFolder folder;
+  const std::string saved = folder.File("saved"), metrics = folder.File("metrics.jsonl");
+  const std::vector<std::string> flags = {"--ranks=2", "--steps=4", "--checkpoint_dir", saved,
+                                          "--metrics", metrics,     "--save_every=1"};
+  REQUIRE(folder.Train(flags).status == 0);
+  const std::string whole = ReadFile(metrics);
+  const std::string last = ReadFile(saved + "/step-00000004/rank-00000-of-00002.safetensors");
+  const auto at = [&](int64_t step) { return saved + "/" + CheckpointName(step); };
+  Damage(at(4));
+  Damage(at(3));
+  const auto resume = [&](const std::string& from) {
+    std::vector<std::string> all = flags;
+    all.insert(all.end(), {"--resume", from});
+    return folder.Train(all);
+  };
+  // One that is named is meant.
+  const Outcome named = resume(at(4));
+  CHECK(named.status == 1);
+  CHECK(LinesOf(named.err) == 1);
+  CHECK_THAT(named.err, ContainsSubstring(at(4)) && ContainsSubstring("damaged"));
+  for (const std::string& from : {std::string("latest"), saved}) {
+    CAPTURE(from);
+    const Outcome resumed = resume(from);
+    INFO(resumed.out << resumed.err);
+    CHECK(resumed.status == 0);
+    for (const int64_t step : {4, 3}) {
+      CHECK_THAT(resumed.out,
+                 ContainsSubstring("resume      passed over, damaged: rank 0: " + at(step)));
+    }
+    CHECK_THAT(resumed.out,
+               ContainsSubstring(absl::StrCat("resumed     ", at(2), ": step 2 of 4")));
+    // The same run, which has put the damaged ones right.
+    CHECK(TextOf("loss", ReadFile(metrics)) == TextOf("loss", whole));
+    CHECK(ReadFile(at(4) + "/rank-00000-of-00002.safetensors") == last);
+    Damage(at(4));
+    Damage(at(3));
+  }
+  for (const int64_t step : {1, 2}) Damage(at(step));
+  const Outcome none = resume("latest");
+  CHECK(none.status == 1);
+  CHECK(LinesOf(none.err) == 1);
+  CHECK_THAT(none.err, ContainsSubstring(at(1)) && ContainsSubstring("damaged"));
+}
+
+TEST_CASE("zero-train: a folder that another run writes to is refused and the run named",
+          "[programs][checkpoint]") {
+  const TrainingFolder folder;
+  const std::string taken = folder.File("taken");
+  fs::create_directory(taken);
+  {
+    const auto lock = FolderLock::Take(taken);
+    REQUIRE_OK(lock.status());
+    for (const char* flag : {"--output", "--checkpoint_dir"}) {
+      const Outcome refused = folder.Train({flag, taken});
+      CHECK(refused.status == 1);
+      CHECK(LinesOf(refused.err) == 1);
+      CHECK_THAT(refused.err, ContainsSubstring(absl::StrCat("zero-train: ", flag, ": '", taken,
+                                                             "' is in use by process ", getpid())));
+    }
+  }
+  // Of one run both may be one folder, and nothing of the lock stays there.
+  const Outcome both = folder.Train({"--output", taken, "--checkpoint_dir", taken, "--steps=2"});
+  INFO(both.err);
+  CHECK(both.status == 0);
+  CHECK(fs::exists(taken + "/step-00000002"));
+  CHECK(fs::exists(taken + "/model.safetensors"));
+  CHECK_FALSE(fs::exists(taken + "/.zero-lock"));
+}
+
+TEST_CASE("zero-train --output: what a killed run has left goes and what is used stays",
+          "[programs]") {
+  const TrainingFolder folder;
+  const std::string output = folder.File("output"), left = output + "/.saving-0123456789abcdef";
+  fs::create_directories(left);
+  WriteFile(left + "/model.safetensors", "half");
+  {
+    const auto lock = FolderLock::Take(output);
+    REQUIRE_OK(lock.status());
+    CHECK(folder.Train({"--output", output}).status == 1);
+    CHECK(fs::exists(left));
+  }
+  const Outcome trained = folder.Train({"--output", output, "--steps=1"});
+  INFO(trained.err);
+  CHECK(trained.status == 0);
+  CHECK_FALSE(fs::exists(left));
+  CHECK(fs::exists(output + "/model.safetensors"));
+}
+
+TEST_CASE("zero-train: a run that keeps nothing says so once", "[programs]") {
+  const TrainingFolder folder;
+  const std::string note = "what is trained is not kept";
+  const Outcome nothing = folder.Train({"--steps=1", "--ranks=2"});
+  const size_t at = nothing.out.find(note);
+  REQUIRE(at != std::string::npos);
+  CHECK(nothing.out.find(note, at + 1) == std::string::npos);
+  for (const char* flag : {"--output", "--checkpoint_dir"}) {
+    CHECK_THAT(folder.Train({"--steps=1", flag, folder.File("kept")}).out,
+               !ContainsSubstring(note));
+  }
+}
+
+}  // namespace
+}  // namespace zero::programs
