@@ -33,10 +33,12 @@ struct DiskRange {
 class DiskQueue {
  public:
   struct Options {
-    int64_t block_bytes = int64_t{1} << 20;  // of one request; a multiple of kDiskAlignment
-    int depth = 32;                          // requests of io_uring at once
-    int threads = 4;                         // those at once where there is no io_uring
-    bool io_uring = true;                    // false: threads on purpose
+    // Of one request; a multiple of kDiskAlignment. Smaller ones than a disk takes at once: reads
+    // and writes of neighbouring queues take turns more often.
+    int64_t block_bytes = int64_t{1} << 18;
+    int depth = 32;        // requests of io_uring at once
+    int threads = 4;       // those at once where there is no io_uring
+    bool io_uring = true;  // false: threads on purpose
   };
   // kInvalidArgument: an option is out of its range. That the system has no io_uring is no error.
   static absl::StatusOr<std::unique_ptr<DiskQueue>> Create(const Options& options);

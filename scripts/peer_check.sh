@@ -88,4 +88,12 @@ for _ in 1 2 3; do
     own_optimizers || status=1
   fi
 done
+
+echo "== offloaded AdamW, bf16 gradients in and bf16 weights out, seven times in turn"
+if [[ -x $build/bin/zero-bench ]]; then
+  "$python" -W ignore "$root/bench/peer_offload.py" "$build/bin/zero-bench" "$elements" "$(nproc)" 7 \
+    2>"$fresh/log" || { cat "$fresh/log" >&2; status=1; }
+else
+  echo "left out: there is no $build/bin/zero-bench"
+fi
 exit $status

@@ -44,7 +44,7 @@ TEST_CASE("DiskRing: it is made and used wherever build and system have io_uring
   CHECK(DiskRing::Create(32).ok() == have_ring);
   const std::string note = (*DiskQueue::Create())->note();
   CAPTURE(note);
-  CHECK((note == "io_uring, 32 requests of 1048576 bytes at once") == have_ring);
+  CHECK((note == "io_uring, 32 requests of 262144 bytes at once") == have_ring);
 }
 
 TEST_CASE("DiskRing: a system that refuses io_uring is said with why and threads do the work",
