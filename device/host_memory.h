@@ -27,8 +27,9 @@ int64_t HostMemoryLimit(const std::string& root = "");
 // count has it from then on. Any thread.
 absl::Status CheckHostMemory(int64_t bytes);
 
-// `bytes` > 0; 64-byte aligned, and page-aligned if a page or more. kResourceExhausted, also as CheckHostMemory says: the system may
-// promise more than it has, and kill the process when the pages are touched.
+// `bytes` > 0; 64-byte aligned, and page-aligned if a page or more. kResourceExhausted, also as
+// CheckHostMemory says: the system may promise more than it has, and kill the process when the
+// pages are touched.
 absl::StatusOr<void*> AllocateMemory(int64_t bytes);
 void FreeMemory(void* data, int64_t bytes);
 
