@@ -1,5 +1,6 @@
 #include "tools/checkpoint_import.h"
 
+#include <filesystem>
 #include <iostream>
 #include <nlohmann/json.hpp>
 
@@ -10,6 +11,7 @@
 #include "examples/support/text.h"
 #include "examples/train/load.h"
 #include "io/folder.h"
+#include "io/folder_lock.h"
 #include "tools/kind_of.h"
 #include "tools/progress_bar.h"
 #include "zero/save/checkpoint_import.h"
@@ -93,6 +95,17 @@ class Import : public Subcommand {
     const auto source = [&](const Parameter& parameter, int64_t first, absl::Span<float> out) {
       return weights.Read(parameter, first, out);
     };
+    // A run that works in the folder has the steps in it for its own.
+    FolderLock lock;
+    std::error_code error;
+    if (std::filesystem::is_directory(output_, error)) {
+      absl::StatusOr<FolderLock> taken = FolderLock::Take(output_);
+      if (!taken.ok()) {
+        return absl::Status(taken.status().code(),
+                            absl::StrCat("--output: ", std::string(taken.status().message())));
+      }
+      lock = *std::move(taken);
+    }
     const absl::StatusOr<std::string> made =
         ImportCheckpoint(config, model, source, output_,
                          [&](int64_t done, int64_t total) { bar.Show(done, total); });

@@ -7,6 +7,7 @@
 #include "device/status.h"
 #include "examples/llama/config.h"
 #include "examples/llama/model_description.h"
+#include "io/folder_lock.h"
 #include "io/safetensors.h"
 #include "tests/catch.h"
 #include "tests/io/temporary_folder.h"
@@ -159,6 +160,22 @@ TEST_CASE("zero-checkpoint import: what is wrong is one line and leaves nothing"
   refused(Import(folder.File("infinite"), output), 1,
           "model.safetensors: parameter 'model.norm.weight': element 15 is");
   CHECK(fs::is_empty(output));
+}
+
+TEST_CASE("zero-checkpoint import: a folder that a run works in is refused", "[tools]") {
+  const TemporaryFolder folder;
+  MakeFolder(folder.File("model"));
+  fs::create_directories(folder.File("checkpoints"));
+  {
+    const auto lock = FolderLock::Take(folder.File("checkpoints"));
+    REQUIRE_OK(lock.status());
+    const Outcome outcome = Import(folder.File("model"), folder.File("checkpoints"));
+    CHECK(outcome.status != 0);
+    CHECK_THAT(outcome.err, ContainsSubstring("--output"));
+    CHECK_THAT(outcome.err, ContainsSubstring("process"));
+    CHECK_FALSE(fs::exists(folder.File("checkpoints") + "/step-00000000"));
+  }
+  CHECK(Import(folder.File("model"), folder.File("checkpoints")).status == 0);
 }
 
 TEST_CASE("zero-checkpoint import: a checkpoint is not replaced", "[tools]") {
