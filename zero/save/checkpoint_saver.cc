@@ -119,6 +119,9 @@ struct CheckpointSaver::Job {
   CheckpointReport report;
   std::shared_ptr<Outcome> outcome;
   bool publishing = false;  // all files are on the disk
+  // What ends it, the same on every rank: the ranks that still worked then say only that they gave
+  // up.
+  absl::Status failure;
   // This rank's part of the phase, once it has ended.
   std::optional<absl::Status> ended;
   bool told_done = false;  // the others may know that this rank's file is on the disk
@@ -146,7 +149,8 @@ absl::StatusOr<std::unique_ptr<CheckpointSaver>> CheckpointSaver::Create(
       slots.push_back(saver->memory_.bytes_at(at));
     }
   }
-  ZERO_ASSIGN_OR_RETURN(saver->writer_, CheckpointWriter::Create(context, *transfer, std::move(slots)));
+  ZERO_ASSIGN_OR_RETURN(saver->writer_,
+                        CheckpointWriter::Create(context, *transfer, std::move(slots)));
   return saver;
 }
 
@@ -318,13 +322,14 @@ void CheckpointSaver::Decide(const std::vector<std::string>& said) {
   const auto failed = std::find_if(said.begin(), said.end(), begins(kFailed));
   const bool working = std::any_of(said.begin(), said.end(), begins(kWorking));
   if (failed != said.end()) {
+    const auto rank = static_cast<size_t>(failed - said.begin());
+    job_->failure.Update(ErrorOfText(failed->substr(1), rank, context_.group->size()));
     // Nobody writes into the folder any more when it is removed.
     writer_->Cancel();
     if (working) return;
-    const auto rank = static_cast<size_t>(failed - said.begin());
     // With its manifest it is complete, and perhaps the only one.
     if (leads() && !ReadManifest(job_->temporary).ok()) (void)RemoveTree(job_->temporary);
-    return Resolve(ErrorOfText(failed->substr(1), rank, context_.group->size()));
+    return Resolve(job_->failure);
   }
   if (working) return;
   if (job_->publishing) {

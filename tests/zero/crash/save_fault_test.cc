@@ -3,9 +3,11 @@
 #include <sys/mount.h>
 #include <unistd.h>
 
+#include <array>
 #include <atomic>
 #include <chrono>
 #include <cmath>
+#include <future>
 #include <mutex>
 #include <string>
 #include <thread>
@@ -226,6 +228,42 @@ TEST_CASE("Save faults: a disk that takes longer than the deadline ends nothing"
   };
   CHECK_OK(RunToy(toy).status);
   CheckSound(folder.File("step-00000002"));
+}
+
+// Rank 0 is in its first write while rank 1's failure goes around; then it gives up too.
+TEST_CASE("Save faults: what ended a save is told and not that slower ranks then gave it up",
+          "[zero][checkpoint][crash]") {
+  const SavingRun run{2, 3, true, "blocks"};
+  const TemporaryFolder folder;
+  std::promise<void> later;
+  const std::shared_future<void> is_later = later.get_future().share();
+  std::atomic<bool> begun{false};
+  WatchedFiles files([&](int64_t, const char* what, const std::string& path) {
+    if (std::string(what) != "write") return 0;
+    if (absl::StrContains(path, "rank-00001")) return ENOSPC;
+    if (absl::StrContains(path, "rank-00000") && !begun.exchange(true)) is_later.wait();
+    return 0;
+  });
+  files.Arm();
+  ToyRun toy = run.Toy();
+  // More than a writer takes before it waits for the disk, and the call returns at once.
+  toy.model.units[1].parameters[0].shape = {1024, 1024};
+  toy.config.checkpoint_memory = 64 << 20;
+  toy.steps = 12;
+  std::array<absl::Status, 2> told;
+  toy.between = [&](ShardedOptimizer& optimizer, int rank, int step) -> absl::Status {
+    if (step == kFirstSave) return optimizer.SaveCheckpoint(folder.path()).status();
+    if (step == 8 && rank == 0) later.set_value();
+    if (step == 10) told[static_cast<size_t>(rank)] = optimizer.FinishCheckpoint();
+    return absl::OkStatus();
+  };
+  CHECK_OK(RunToy(toy).status);
+  CHECK(begun);
+  for (const absl::Status& status : told) {
+    CHECK(absl::IsResourceExhausted(status));
+    CHECK_THAT(std::string(status.message()),
+               ContainsSubstring("rank 1: ") && ContainsSubstring("No space left on device"));
+  }
 }
 
 TEST_CASE("Save faults: writes that take half of what they are given are repeated",
