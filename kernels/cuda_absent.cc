@@ -35,6 +35,7 @@ absl::Status NoteNonFinite(const Stream&, const NormPartial*, int64_t, int64_t*)
 }
 absl::Status MarkFailed(const Stream&, const int32_t*, RankNorm*) { return NoCuda(); }
 absl::Status DecideStep(const Stream&, const DecideArguments&) { return NoCuda(); }
+absl::Status RecordNorms(const Stream&, const DecideArguments&) { return NoCuda(); }
 absl::Status NoteFailure(const Stream&, const int32_t*, int32_t*) { return NoCuda(); }
 absl::Status ZeroRanges(const Stream&, const std::vector<ByteRange>&, int64_t) { return NoCuda(); }
 

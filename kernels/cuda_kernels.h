@@ -40,6 +40,7 @@ absl::Status NoteNonFinite(const Stream& stream, const NormPartial* part, int64_
                            int64_t* first_written);
 absl::Status MarkFailed(const Stream& stream, const int32_t* failed, RankNorm* norm);
 absl::Status DecideStep(const Stream& stream, const DecideArguments& arguments);
+absl::Status RecordNorms(const Stream& stream, const DecideArguments& arguments);
 absl::Status NoteFailure(const Stream& stream, const int32_t* group_failed, int32_t* note);
 // `first` counts bytes of each range.
 absl::Status ZeroRanges(const Stream& stream, const std::vector<ByteRange>& ranges,

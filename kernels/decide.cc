@@ -42,6 +42,14 @@ absl::Status DecideStep(const Stream& stream, const DecideArguments& arguments) 
   });
 }
 
+absl::Status RecordNorms(const Stream& stream, const DecideArguments& arguments) {
+  if (OnCuda(stream)) return cuda::RecordNorms(stream, arguments);
+  return stream.Enqueue("record_norms", [arguments] {
+    RecordNormsMath(arguments);
+    return absl::OkStatus();
+  });
+}
+
 absl::Status NoteFailure(const Stream& stream, const int32_t* group_failed, int32_t* note) {
   if (OnCuda(stream)) return cuda::NoteFailure(stream, group_failed, note);
   return stream.Enqueue("note_failure", [=] {

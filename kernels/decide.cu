@@ -21,6 +21,8 @@ __global__ void MarkFailedKernel(const int32_t* failed, RankNorm* norm) {
 
 __global__ void DecideStepKernel(const DecideArguments arguments) { DecideStepMath(arguments); }
 
+__global__ void RecordNormsKernel(const DecideArguments arguments) { RecordNormsMath(arguments); }
+
 __global__ void NoteFailureKernel(const int32_t* group_failed, int32_t* note) {
   NoteFailureMath(group_failed, note);
 }
@@ -47,6 +49,11 @@ absl::Status MarkFailed(const Stream& stream, const int32_t* failed, RankNorm* n
 
 absl::Status DecideStep(const Stream& stream, const DecideArguments& arguments) {
   return LaunchKernel("decide_step", &DecideStepKernel, dim3(1), dim3(1), 0, NativeStream(stream),
+                      arguments);
+}
+
+absl::Status RecordNorms(const Stream& stream, const DecideArguments& arguments) {
+  return LaunchKernel("record_norms", &RecordNormsKernel, dim3(1), dim3(1), 0, NativeStream(stream),
                       arguments);
 }
 

@@ -25,7 +25,7 @@ struct RankNorm {
 
 // out->sum_of_squares = parts[0] + parts[1] + ... in this order; first_non_finite is the smallest
 // parts[i].first_non_finite + bases[i]. Takes over *first_written and sets it to INT64_MAX for the
-// next step. Enqueues; all pointers in device memory.
+// next step; null: there is none. Enqueues; all pointers in device memory.
 absl::Status CombineNorms(const Stream& stream, const NormPartial* parts, const int64_t* bases,
                           int64_t count, double loss_weight, int64_t* first_written, RankNorm* out);
 
@@ -88,12 +88,12 @@ struct StepRecord {
 // With S = sum over ranks of sum_of_squares in rank order, W = the sum of loss weights where that
 // is positive, else `passes`, D = loss scale x W / predivided:
 //   norm = sqrt(S) / D;   clip = min(1, clip_norm / (norm + 1e-6)), as torch.nn.utils does
-// The step applies if no element of any rank was inf or NaN, no rank's norm is kNormFailed and
-// *group_failed is 0; then
-// state->applied grows by one and the row with that count fills scalars and groups; the count is
-// the random key of the step. A step with inf or NaN is skipped. After either, the loss scale moves
-// by `rule`. A skip that it cannot answer, or the max_consecutive_skips-th in a row (0: no limit),
-// sets state->stop, as does a row that is not valid: this step and all later ones do nothing.
+// The step applies if no element of any rank was inf or NaN (or check_overflow is 0), no rank's
+// norm is kNormFailed and *group_failed is 0; then state->applied grows by one and the row with
+// that count fills scalars and groups; the count is the random key of the step. A step with inf or
+// NaN is skipped. After either, the loss scale moves by `rule`. A skip that it cannot answer, or
+// the max_consecutive_skips-th in a row (0: no limit), sets state->stop, as does a row that is not
+// valid: this step and all later ones do nothing.
 struct DecideArguments {
   const RankNorm* ranks = nullptr;
   int64_t rank_count = 0;
@@ -106,6 +106,7 @@ struct DecideArguments {
   int64_t row_count = 0;
   int64_t group_count = 0;
   LossScaleRule rule;
+  int32_t check_overflow = 1;
   int64_t max_consecutive_skips = 0;
   StepState* state = nullptr;
   StepScalars* scalars = nullptr;
@@ -113,6 +114,11 @@ struct DecideArguments {
   StepRecord* record = nullptr;
 };
 absl::Status DecideStep(const Stream& stream, const DecideArguments& arguments);
+
+// After a DecideStep that knew no norms, in which check_overflow was 0 and no row clips: puts what
+// `ranks` say now into *record, as DecideStep would have. Reads ranks, rank_count, passes,
+// predivided and group_failed; nothing but the record changes.
+absl::Status RecordNorms(const Stream& stream, const DecideArguments& arguments);
 
 // *note = *group_failed, read when the stream comes to it: 0 says that what the stream ran before
 // was not let go by a group that failed.

@@ -14,8 +14,10 @@ ZERO_HOST_DEVICE void CombineNormsMath(const NormPartial* parts, const int64_t* 
                                        RankNorm* out) {
   RankNorm total;
   total.loss_weight = loss_weight;
-  total.first_written = *first_written;
-  *first_written = INT64_MAX;
+  if (first_written != nullptr) {
+    total.first_written = *first_written;
+    *first_written = INT64_MAX;
+  }
   for (int64_t i = 0; i < count; ++i) {
     total.sum_of_squares += parts[i].sum_of_squares;
     total.non_finite += parts[i].non_finite;
@@ -79,21 +81,28 @@ ZERO_HOST_DEVICE void FinishDecision(const DecideArguments& a, bool overflow) {
   if (state.stop != StopReason::kNone) state.stop_step = a.step;
 }
 
+ZERO_HOST_DEVICE double DivisorOf(const DecideArguments& a, const StepRecord& record) {
+  return record.loss_scale * record.loss_weight / a.predivided;
+}
+
+ZERO_HOST_DEVICE bool GroupFailed(const DecideArguments& a) {
+  return a.group_failed != nullptr && ReadFlag(a.group_failed) != 0;
+}
+
 ZERO_HOST_DEVICE void DecideStepMath(const DecideArguments& a) {
   StepState& state = *a.state;
   StepRecord record;
   const RankNorm total = AddRanks(a, &record);
   record.loss_scale = static_cast<double>(state.loss_scale.scale);
-  const double divisor = record.loss_scale * total.loss_weight / a.predivided;
+  const double divisor = DivisorOf(a, record);
   record.gradient_norm = sqrt(total.sum_of_squares) / divisor;
 
   const int64_t count = state.applied + 1;
   int64_t row = 0;
   while (row < a.row_count && a.rows[row].count != count) ++row;
   const bool found = row < a.row_count;
-  const bool group_failed =
-      record.group_failed != 0 || (a.group_failed != nullptr && ReadFlag(a.group_failed) != 0);
-  const bool overflow = total.non_finite != 0;
+  const bool group_failed = record.group_failed != 0 || GroupFailed(a);
+  const bool overflow = a.check_overflow != 0 && total.non_finite != 0;
   if (found && !group_failed && !overflow && state.stop == StopReason::kNone &&
       a.rows[row].valid == 0) {
     state.stop = StopReason::kNoRow;
@@ -137,6 +146,19 @@ ZERO_HOST_DEVICE void DecideStepMath(const DecideArguments& a) {
   record.stop_step = state.stop_step;
   *a.scalars = scalars;
   *a.record = record;
+}
+
+ZERO_HOST_DEVICE void RecordNormsMath(const DecideArguments& a) {
+  StepRecord& record = *a.record;
+  StepRecord norms;
+  const RankNorm total = AddRanks(a, &norms);
+  record.gradient_norm = sqrt(total.sum_of_squares) / DivisorOf(a, record);
+  record.non_finite = norms.non_finite;
+  record.first_non_finite = norms.first_non_finite;
+  record.owner = norms.owner;
+  record.first_written = norms.first_written;
+  record.producer = norms.producer;
+  if (norms.group_failed != 0 || GroupFailed(a)) record.group_failed = 1;
 }
 
 }  // namespace zero

@@ -73,6 +73,7 @@ std::vector<std::string> AgreementLines(const Config& config, const Model& model
   add("loss_scale.consecutive_hysteresis: ", config.loss_scale.consecutive_hysteresis);
   add("loss_scale.minimum: ", number(config.loss_scale.minimum));
   add("max_consecutive_skips: ", config.max_consecutive_skips);
+  add("check_overflow: ", config.check_overflow);
   add("check_gradients: ", config.check_gradients);
   add("master: ", Name(config.master));
   add("weight_rounding: ", Name(config.weight_rounding));

@@ -156,6 +156,11 @@ absl::Status Validate(const Config& config) {
                              "gradient_predivide_factor", config.gradient_predivide_factor,
                              "finite and positive in fp32"));
   ZERO_RETURN_IF_ERROR(CheckLossScale(config.loss_scale));
+  if (!config.check_overflow && config.loss_scale.kind != LossScaling::kStatic) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "Config::check_overflow is false, but loss_scale.kind is ", Name(config.loss_scale.kind),
+        ", which moves by what the check finds: check, or scale by static"));
+  }
   ZERO_RETURN_IF_ERROR(CheckMasters(config));
   ZERO_RETURN_IF_ERROR(CheckOffload(config));
   ZERO_RETURN_IF_ERROR(Check(config.reduce_bucket_size > 0, "reduce_bucket_size",

@@ -43,7 +43,8 @@ struct ParameterGroup {
 using Schedule = std::function<double(int64_t count)>;
 
 // What the trainer multiplies its loss by, and how that changes. A step in which any element of any
-// rank's gradient is inf or NaN changes no weight, moment or count, and counts as skipped.
+// rank's gradient is inf or NaN changes no weight, moment or count, and counts as skipped (but for
+// Config::check_overflow).
 //   kStatic:     `scale` throughout
 //   kDynamic:    DeepSpeed's DynamicLossScaler: starts at `scale`; an overflow uses up one of
 //                `hysteresis`, and halves the scale, not below `minimum`, once one is left; doubles
@@ -106,6 +107,12 @@ struct Config {
   double clip_norm = 0;                       // limit of the global gradient norm; 0: no clipping
   Schedule clip_schedule;                     // replaces clip_norm
   LossScale loss_scale;
+  // Whether inf or NaN in a gradient skips the step. False, with a static loss scale only: they
+  // reach masters and weights, and StepResult says so. With nothing clipped either, offloaded units
+  // are updated while backward runs (DeepSpeed: bf16.check_grad_overflow false, gradient_clipping
+  // 0); then a failure in backward may leave a step half done, a loss weight is given to BeginPass,
+  // and after its ReduceGradients of the kTrainLast pass a unit is not acquired again before Step.
+  bool check_overflow = true;
   // Steps skipped one after the other that stop the run; 0: never. Dynamic scaling may need many to
   // come down from a high start.
   int64_t max_consecutive_skips = 50;

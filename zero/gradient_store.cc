@@ -137,7 +137,10 @@ absl::Status GradientStore::WaitForUses(const Stream& stream) {
   return absl::OkStatus();
 }
 
-void GradientStore::EndStep() { std::fill(stored_.begin(), stored_.end(), false); }
+void GradientStore::EndStep() {
+  std::fill(stored_.begin(), stored_.end(), false);
+  last_pass_ = false;
+}
 
 absl::StatusOr<Gradients> GradientStore::Acquire(int unit, const Stream& stream) {
   const bool resident = context_.model->units[unit].resident;
@@ -293,6 +296,13 @@ absl::Status GradientStore::MarkReported(int unit) {
   ZERO_RETURN_IF_ERROR(FinishGroup(plan.groups[group]));
   for (int u : plan.groups[group].units) stored_[u] = true;
   return absl::OkStatus();
+}
+
+bool GradientStore::Complete(int unit) const {
+  if (!last_pass_ || !context_.unit(unit).trainable()) return false;
+  const ReductionPlan& plan = context_.plan->reduction;
+  const int group = plan.group_of[unit];
+  return reported_in_group_[group] == static_cast<int>(plan.groups[group].units.size());
 }
 
 absl::Status GradientStore::Predivide(const ReductionGroup& group, bool from_slots,

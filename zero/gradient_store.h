@@ -38,6 +38,8 @@ class GradientStore {
   absl::Status FinishPass();
   absl::StatusOr<Gradients> Acquire(int unit, const Stream& stream);
   absl::Status Reduce(int unit, const Stream& stream, absl::Span<const int> unwritten);
+  // Between the last pass and EndStep: the unit's sums are on their way to where they are used.
+  bool Complete(int unit) const;
   // The stored gradients were used; the next pass overwrites them.
   void EndStep();
 
@@ -127,7 +129,7 @@ class GradientStore {
   std::vector<int> reported_in_group_;
   std::vector<bool> stored_;  // by unit: the block holds gradients of this step
   int next_ = -1;             // next unit in the order of backward
-  bool last_pass_ = false;
+  bool last_pass_ = false;    // has begun, until EndStep
 };
 
 // Stages 0 and 1: whole gradients on every rank, exchanged once per step. `gather_sums`: every rank

@@ -27,6 +27,12 @@ bool NothingToTrain(const Model& model) {
   return frozen;
 }
 
+absl::Status CheckLossWeight(const char* verb, double weight) {
+  if (std::isfinite(weight) && weight >= 0) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat(verb, ": loss weight ", weight, " is not finite and at least 0"));
+}
+
 }  // namespace
 
 OptimizerCore::~OptimizerCore() {
@@ -71,6 +77,8 @@ absl::Status OptimizerCore::Initialise(Device* device, ProcessGroup* group,
     if (pipeline_ != nullptr) ZERO_RETURN_IF_ERROR(pipeline_->CopyWeights(*weights_));
   }
   ZERO_ASSIGN_OR_RETURN(gradients_, MakeGradients(parts, adopted));
+  backward_updates_.emplace(context_, step_.get(), pipeline_.get(), weights_.get(),
+                            gradients_.get());
   ZERO_ASSIGN_OR_RETURN(transfer_, StateTransfer::Create(context_, weights_.get(), gradients_.get(),
                                                          &*states_, offload_store_.get()));
   ZERO_ASSIGN_OR_RETURN(exchange_, RankExchange::Create(device, group, "texts between ranks"));
@@ -146,8 +154,13 @@ absl::Status OptimizerCore::RequireWritten() const {
                                           "s failed halfway: write them again, or start anew"));
 }
 
-absl::Status OptimizerCore::BeginPass(Pass pass) {
+absl::Status OptimizerCore::BeginPass(Pass pass, double loss_weight) {
   ZERO_RETURN_IF_ERROR(Health());
+  ZERO_RETURN_IF_ERROR(CheckLossWeight("BeginPass", loss_weight));
+  if (loss_weight > 0 && pass != Pass::kTrainLast) {
+    return absl::InvalidArgumentError(absl::StrCat("BeginPass: loss weight ", loss_weight,
+                                                   ": that of the step goes with its kTrainLast"));
+  }
   ZERO_RETURN_IF_ERROR(RequireWritten());
   ZERO_RETURN_IF_ERROR(weights_->RequireReleased("BeginPass"));
   if (last_pass_begun_ && pass != Pass::kEvaluate) {
@@ -158,6 +171,11 @@ absl::Status OptimizerCore::BeginPass(Pass pass) {
     return absl::FailedPreconditionError(
         "BeginPass: nothing to train: every parameter of the model is frozen");
   }
+  if (pass == Pass::kEvaluate && last_pass_begun_ && backward_updates_->on()) {
+    return absl::FailedPreconditionError(
+        "BeginPass with kEvaluate: with check_overflow false and no clipping, weights change "
+        "during the kTrainLast pass; evaluate before it or after Step");
+  }
   ZERO_RETURN_IF_ERROR(FinishTrainingPass());
   pass_ = pass;
   weights_->BeginPass(pass);
@@ -165,11 +183,19 @@ absl::Status OptimizerCore::BeginPass(Pass pass) {
   ++training_passes_;
   last_pass_begun_ = pass == Pass::kTrainLast;
   gradients_->BeginPass(last_pass_begun_);
+  loss_weight_ = loss_weight;
+  if (last_pass_begun_) backward_updates_->BeginLastPass(loss_weight);
   return absl::OkStatus();
 }
 
 absl::StatusOr<Weights> OptimizerCore::AcquireWeights(int unit, const Stream& stream) {
   ZERO_RETURN_IF_ERROR(CheckVerb("AcquireWeights", unit, stream));
+  if (backward_updates_->Changes(unit)) {
+    return absl::FailedPreconditionError(absl::StrCat(
+        "AcquireWeights of unit '", context_.name(unit),
+        "': its gradients of the kTrainLast pass are reduced, and with check_overflow false and no "
+        "clipping its weights change before Step"));
+  }
   if (training()) ZERO_RETURN_IF_ERROR(Guarded(step_->UseLossScale(stream)));
   absl::StatusOr<Weights> weights = weights_->Acquire(unit, stream);
   ZERO_RETURN_IF_ERROR(Guarded(weights.status()));
@@ -178,7 +204,8 @@ absl::StatusOr<Weights> OptimizerCore::AcquireWeights(int unit, const Stream& st
 
 absl::Status OptimizerCore::ReleaseWeights(int unit, const Stream& stream) {
   ZERO_RETURN_IF_ERROR(CheckVerb("ReleaseWeights", unit, stream));
-  return Guarded(weights_->Release(unit, stream));
+  ZERO_RETURN_IF_ERROR(Guarded(weights_->Release(unit, stream)));
+  return Guarded(backward_updates_->AfterRelease());
 }
 
 absl::StatusOr<Gradients> OptimizerCore::AcquireGradients(int unit, const Stream& stream) {
@@ -200,15 +227,27 @@ absl::Status OptimizerCore::ReduceGradients(int unit, const Stream& stream,
     return absl::FailedPreconditionError(absl::StrCat(
         "ReduceGradients of unit '", context_.name(unit), "': an evaluation has no gradients"));
   }
-  return Guarded(gradients_->Reduce(unit, stream, unwritten));
+  ZERO_RETURN_IF_ERROR(Guarded(gradients_->Reduce(unit, stream, unwritten)));
+  return Guarded(backward_updates_->AfterReduce(training_passes_));
+}
+
+absl::StatusOr<double> OptimizerCore::LossWeight(double given_to_step) const {
+  ZERO_RETURN_IF_ERROR(CheckLossWeight("Step", given_to_step));
+  if (given_to_step == 0 || given_to_step == loss_weight_) return loss_weight_;
+  if (loss_weight_ > 0) {
+    return absl::InvalidArgumentError(absl::StrCat("Step: loss weight ", given_to_step,
+                                                   ", but BeginPass was given ", loss_weight_));
+  }
+  if (!backward_updates_->on()) return given_to_step;
+  return absl::FailedPreconditionError(
+      absl::StrCat("Step: loss weight ", given_to_step,
+                   ": with check_overflow false and no clipping, units are updated before Step; "
+                   "give it to BeginPass(kTrainLast)"));
 }
 
 absl::StatusOr<Pending<StepResult>> OptimizerCore::Step(double loss_weight) {
   ZERO_RETURN_IF_ERROR(Health());
-  if (!std::isfinite(loss_weight) || loss_weight < 0) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("Step: loss weight ", loss_weight, " is not finite and at least 0"));
-  }
+  ZERO_ASSIGN_OR_RETURN(const double divisor, LossWeight(loss_weight));
   ZERO_RETURN_IF_ERROR(weights_->RequireReleased("Step"));
   if (!last_pass_begun_) {
     return absl::FailedPreconditionError(
@@ -218,7 +257,7 @@ absl::StatusOr<Pending<StepResult>> OptimizerCore::Step(double loss_weight) {
   ZERO_RETURN_IF_ERROR(FinishTrainingPass());
   pass_.reset();
   if (pipeline_ != nullptr) ZERO_RETURN_IF_ERROR(Guarded(pipeline_->AwaitGradients(*arithmetic_)));
-  absl::StatusOr<Pending<StepResult>> result = step_->Decide(training_passes_, loss_weight);
+  absl::StatusOr<Pending<StepResult>> result = step_->Decide(training_passes_, divisor);
   if (result.ok()) {
     // From here on the device may change weights.
     ZERO_RETURN_IF_ERROR(Guarded(UpdateAll()));
@@ -226,6 +265,7 @@ absl::StatusOr<Pending<StepResult>> OptimizerCore::Step(double loss_weight) {
     return Guarded(result.status());
   }
   gradients_->EndStep();
+  backward_updates_->EndStep();
   weights_->Forget();
   training_passes_ = 0;
   last_pass_begun_ = false;
@@ -234,11 +274,16 @@ absl::StatusOr<Pending<StepResult>> OptimizerCore::Step(double loss_weight) {
 }
 
 absl::Status OptimizerCore::UpdateAll() {
-  if (pipeline_ != nullptr) ZERO_RETURN_IF_ERROR(pipeline_->BeginStep(*step_));
+  // Some of it may have been done while backward ran.
+  if (pipeline_ != nullptr && !backward_updates_->decided()) {
+    ZERO_RETURN_IF_ERROR(pipeline_->BeginStep(*step_));
+  }
   // Forward order: the next pass needs the first unit first.
   for (int u = 0; u < context_.units(); ++u) {
     ZERO_RETURN_IF_ERROR(states_->Update(u, *weights_, *gradients_, *step_));
-    if (pipeline_ != nullptr) ZERO_RETURN_IF_ERROR(pipeline_->Update(u, *weights_));
+    if (pipeline_ != nullptr && !backward_updates_->Updated(u)) {
+      ZERO_RETURN_IF_ERROR(pipeline_->Update(u, *weights_));
+    }
     if (context_.unit(u).trainable()) ZERO_RETURN_IF_ERROR(weights_->Share(u));
   }
   return progress_->Mark(step_->decided());

@@ -7,6 +7,7 @@
 
 #include "zero/context.h"
 #include "zero/gradient_store.h"
+#include "zero/offload/backward_updates.h"
 #include "zero/offload/offload_pipeline.h"
 #include "zero/offload/offload_store.h"
 #include "zero/offload/offload_streams.h"
@@ -27,7 +28,7 @@ class OptimizerCore : public ShardedOptimizer {
  public:
   ~OptimizerCore() override;
 
-  absl::Status BeginPass(Pass pass) override;
+  absl::Status BeginPass(Pass pass, double loss_weight) override;
   absl::StatusOr<Weights> AcquireWeights(int unit, const Stream& stream) override;
   absl::Status ReleaseWeights(int unit, const Stream& stream) override;
   absl::StatusOr<Gradients> AcquireGradients(int unit, const Stream& stream) override;
@@ -84,6 +85,8 @@ class OptimizerCore : public ShardedOptimizer {
   // Between passes; then waits for the device.
   absl::Status BeginTransfer(const char* verb, State state);
   absl::Status FinishTrainingPass();
+  // What of a step's loss weight was given to BeginPass, or to Step, or to both.
+  absl::StatusOr<double> LossWeight(double given_to_step) const;
   absl::Status RequireWritten() const;
   // kFailedPrecondition where a training pass has begun, or a unit is not released.
   absl::Status RequireStepEnd(const char* verb) const;
@@ -107,6 +110,7 @@ class OptimizerCore : public ShardedOptimizer {
   std::unique_ptr<OffloadPipeline> pipeline_;    // likewise
   std::unique_ptr<WeightStore> weights_;
   std::unique_ptr<GradientStore> gradients_;
+  std::optional<BackwardUpdates> backward_updates_;
   std::optional<StateTransfer> transfer_;
   std::optional<RankExchange> exchange_;
   std::unique_ptr<CheckpointSaver> saver_;
@@ -117,7 +121,8 @@ class OptimizerCore : public ShardedOptimizer {
   std::optional<Pass> pass_;     // the pass that has begun, until Step
   int64_t training_passes_ = 0;  // since the last Step
   bool last_pass_begun_ = false;
-  absl::Status failure_;  // the first; kDataLoss if a step may be half done
+  double loss_weight_ = 0;  // given to BeginPass
+  absl::Status failure_;    // the first; kDataLoss if a step may be half done
   std::optional<State> half_written_;
   bool half_loaded_ = false;
 };

@@ -347,7 +347,9 @@ WireBytes Plan::step_wire(int64_t micro_batches) const {
   }
   const int64_t others = world_size - 1;
   WireBytes wire;
-  wire[kControl] = others * static_cast<int64_t>(sizeof(RankNorm));
+  // The loss weights first, where a step is decided without the norms.
+  const int64_t exchanges = UpdatesDuringBackward(config) ? 2 : 1;
+  wire[kControl] = others * exchanges * static_cast<int64_t>(sizeof(RankNorm));
   wire[kReduceGradients] = others * (config.stage >= 2 ? micro_batches : 1) * sent;
   if (config.stage == 0) wire[kGatherGradients] = others * stored;
   if (config.stage == 1 || config.stage == 2) wire[kGatherWeights] = others * written;

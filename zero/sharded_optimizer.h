@@ -70,7 +70,7 @@ struct Gradients {
 struct StepResult {
   int64_t step = 0;             // calls of Step
   int64_t applied_steps = 0;    // those that changed the weights
-  bool applied = false;         // false: a gradient was not finite, everything stays
+  bool applied = false;         // false: everything stays, as a gradient was not finite
   double gradient_norm = 0;     // of the applied gradient, before clipping
   double clip_coefficient = 1;  // min(1, clip_norm / (norm + 1e-6))
   double learning_rate = 0;     // of this step, before group factors
@@ -108,8 +108,9 @@ class ShardedOptimizer {
   // streams that still exist.
   virtual ~ShardedOptimizer() = default;
 
-  // Starts a forward. Units that the pass before left unreported are reduced now, as zeros.
-  virtual absl::Status BeginPass(Pass pass) = 0;  // [C]
+  // Starts a forward. Units that the pass before left unreported are reduced now, as zeros. With
+  // kTrainLast, `loss_weight` is that of Step where it is known by now, else 0.
+  virtual absl::Status BeginPass(Pass pass, double loss_weight = 0) = 0;  // [C]
 
   // Makes `stream` wait until the unit's weights are whole. Stage 3: gathers the unit unless it is
   // live, then starts the gathers of the next `prefetch` units in the direction of the pass.
@@ -133,10 +134,10 @@ class ShardedOptimizer {
                                        absl::Span<const int> unwritten = {}) = 0;  // [C]
 
   // Updates the weights with (sum of gradients over ranks and micro-batches) / (loss scale x
-  // divisor). The divisor is the sum over ranks of `loss_weight` (valid tokens) where that is
-  // positive, else ranks x micro-batches. After a kTrainLast pass. Waits if two results are
-  // outstanding. An inf or NaN anywhere skips the step on every rank: weights, moments and the
-  // count of applied steps stay. Where the loss scale cannot fall further, or after
+  // divisor). The divisor is the sum over ranks of `loss_weight` (valid tokens), given here or to
+  // BeginPass, where that is positive, else ranks x micro-batches. After a kTrainLast pass. Waits
+  // if two results are outstanding. An inf or NaN anywhere skips the step on every rank: weights,
+  // moments and the count of applied steps stay. Where the loss scale cannot fall further, or after
   // Config::max_consecutive_skips, the run stops: the result of that step, and all later ones, are
   // kOutOfRange with what was found, and nothing changes any more.
   virtual absl::StatusOr<Pending<StepResult>> Step(double loss_weight = 0) = 0;  // [C]

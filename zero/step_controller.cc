@@ -212,66 +212,107 @@ absl::Status StepController::FillRows(char* staging) const {
   return absl::OkStatus();
 }
 
-absl::StatusOr<Pending<StepResult>> StepController::Decide(int64_t passes, double loss_weight) {
-  ZERO_RETURN_IF_ERROR(MakeRoom());
-  // Nothing is half done, and every rank decided so: there is nobody to abort. But ranks learn of
-  // it at different times; by now all know.
-  if (stopped()) return Misuse(stopped_);
-  const Plan& plan = *context_.plan;
-  const Stream& stream = *context_.arithmetic;
-  const Stream& communication = *context_.communication;
-  const int64_t groups = static_cast<int64_t>(plan.config.groups.size());
-  RankNorm* const own = At<RankNorm>(layout().own_norm);
-  RankNorm* const all = At<RankNorm>(layout().rank_norms);
+StepRecord* StepController::staged_record() const {
+  const auto groups = static_cast<int64_t>(context_.plan->config.groups.size());
+  return reinterpret_cast<StepRecord*>(
+      staging() + kStepRows * (static_cast<int64_t>(sizeof(StepRow)) +
+                               groups * static_cast<int64_t>(sizeof(GroupScalars))));
+}
 
+absl::Status StepController::UploadRows() {
+  const Stream& stream = *context_.arithmetic;
   // Every ring entry is free again: at most kStepsInFlight = kStepRows - 1 are outstanding.
-  char* const staging = staging_.bytes_at(steps_ % kStepRows * staging_stride_);
-  ZERO_RETURN_IF_ERROR(FillRows(staging));
+  char* const rows = staging();
+  ZERO_RETURN_IF_ERROR(FillRows(rows));
+  const auto groups = static_cast<int64_t>(context_.plan->config.groups.size());
   const int64_t row_bytes = kStepRows * static_cast<int64_t>(sizeof(StepRow));
   const int64_t group_bytes = kStepRows * groups * static_cast<int64_t>(sizeof(GroupScalars));
-  auto* const record = reinterpret_cast<StepRecord*>(staging + row_bytes + group_bytes);
-  ZERO_RETURN_IF_ERROR(
-      context_.device->Copy(stream, At<StepRow>(layout().rows), staging, row_bytes));
-  ZERO_RETURN_IF_ERROR(context_.device->Copy(stream, At<GroupScalars>(layout().row_groups),
-                                             staging + row_bytes, group_bytes));
+  ZERO_RETURN_IF_ERROR(context_.device->Copy(stream, At<StepRow>(layout().rows), rows, row_bytes));
+  return context_.device->Copy(stream, At<GroupScalars>(layout().row_groups), rows + row_bytes,
+                               group_bytes);
+}
 
+absl::Status StepController::ExchangeNorms(int64_t norm_rows, double loss_weight) {
+  const Stream& stream = *context_.arithmetic;
+  const Stream& communication = *context_.communication;
+  RankNorm* const own = At<RankNorm>(layout().own_norm);
+  // Without norms nothing is taken of what was found in the passes so far.
+  int64_t* const first_written = norm_rows == 0 ? nullptr : At<int64_t>(layout().first_written);
   const auto combine = [&]() -> absl::Status {
     ZERO_RETURN_IF_ERROR(CombineNorms(stream, At<NormPartial>(layout().partials),
-                                      At<int64_t>(layout().bases), layout().norm_rows, loss_weight,
-                                      At<int64_t>(layout().first_written), own));
+                                      At<int64_t>(layout().bases), norm_rows, loss_weight,
+                                      first_written, own));
     if (context_.disk_failed == nullptr) return absl::OkStatus();
     return MarkFailed(stream, context_.disk_failed, own);
   };
   ZERO_RETURN_IF_ERROR(norm_order_.Write(stream, [&] {
     return written_.has_value() ? written_->order().Write(stream, combine) : combine();
   }));
-  ZERO_RETURN_IF_ERROR(norm_order_.Write(communication, [&] {
-    const AllGatherPiece piece{own, all, sizeof(RankNorm), sizeof(RankNorm)};
+  return norm_order_.Write(communication, [&] {
+    const AllGatherPiece piece{own, At<RankNorm>(layout().rank_norms), sizeof(RankNorm),
+                               sizeof(RankNorm)};
     return context_.group->AllGather(communication, kControl, {&piece, 1});
-  }));
+  });
+}
+
+DecideArguments StepController::ArgumentsOf(int64_t passes) const {
+  const Config& config = context_.plan->config;
+  DecideArguments arguments;
+  arguments.ranks = At<RankNorm>(layout().rank_norms);
+  arguments.rank_count = context_.group->size();
+  arguments.passes = static_cast<double>(passes * context_.group->size());
+  arguments.predivided = config.gradient_predivide_factor;
+  arguments.step = steps_ + 1;
+  arguments.group_failed = context_.group->failure_flag();
+  arguments.rows = At<StepRow>(layout().rows);
+  arguments.row_groups = At<GroupScalars>(layout().row_groups);
+  arguments.row_count = kStepRows;
+  arguments.group_count = static_cast<int64_t>(config.groups.size());
+  arguments.rule = RuleOf(config);
+  arguments.check_overflow = config.check_overflow ? 1 : 0;
+  arguments.max_consecutive_skips = config.max_consecutive_skips;
+  arguments.state = device_state();
+  arguments.scalars = At<StepScalars>(layout().scalars);
+  arguments.groups = At<GroupScalars>(layout().groups);
+  arguments.record = At<StepRecord>(layout().record);
+  return arguments;
+}
+
+absl::Status StepController::DecideAhead(int64_t passes, double loss_weight) {
+  const Stream& stream = *context_.arithmetic;
+  ZERO_RETURN_IF_ERROR(MakeRoom());
+  if (stopped()) return absl::OkStatus();
+  const absl::Status uploaded = UploadRows();
+  if (IsMisuse(uploaded)) return absl::OkStatus();
+  ZERO_RETURN_IF_ERROR(uploaded);
+  ZERO_RETURN_IF_ERROR(ExchangeNorms(0, loss_weight));
+  // The loss scale is static: nobody who reads it has to be waited for.
+  return norm_order_.Read(stream, [&] {
+    decided_ = steps_ + 1;
+    return DecideStep(stream, ArgumentsOf(passes));
+  });
+}
+
+absl::StatusOr<Pending<StepResult>> StepController::Decide(int64_t passes, double loss_weight) {
+  const Stream& stream = *context_.arithmetic;
+  const bool ahead = decided_ahead();
+  if (!ahead) {
+    ZERO_RETURN_IF_ERROR(MakeRoom());
+    // Nothing is half done, and every rank decided so: there is nobody to abort. But ranks learn of
+    // it at different times; by now all know.
+    if (stopped()) return Misuse(stopped_);
+    ZERO_RETURN_IF_ERROR(UploadRows());
+  }
+  ZERO_RETURN_IF_ERROR(ExchangeNorms(layout().norm_rows, loss_weight));
   ZERO_RETURN_IF_ERROR(EndLossScaleUses());
+  const DecideArguments arguments = ArgumentsOf(passes);
   ZERO_RETURN_IF_ERROR(norm_order_.Read(stream, [&] {
-    DecideArguments arguments;
-    arguments.ranks = all;
-    arguments.rank_count = context_.group->size();
-    arguments.passes = static_cast<double>(passes * context_.group->size());
-    arguments.predivided = plan.config.gradient_predivide_factor;
-    arguments.step = steps_ + 1;
-    arguments.group_failed = context_.group->failure_flag();
-    arguments.rows = At<StepRow>(layout().rows);
-    arguments.row_groups = At<GroupScalars>(layout().row_groups);
-    arguments.row_count = kStepRows;
-    arguments.group_count = groups;
-    arguments.rule = RuleOf(plan.config);
-    arguments.max_consecutive_skips = plan.config.max_consecutive_skips;
-    arguments.state = device_state();
-    arguments.scalars = At<StepScalars>(layout().scalars);
-    arguments.groups = At<GroupScalars>(layout().groups);
-    arguments.record = At<StepRecord>(layout().record);
+    if (ahead) return RecordNorms(stream, arguments);
     // Even if this fails, it may have been enqueued.
     decided_ = arguments.step;
     return scale_order_.Write(stream, [&] { return DecideStep(stream, arguments); });
   }));
+  StepRecord* const record = staged_record();
   ZERO_RETURN_IF_ERROR(
       context_.device->Copy(stream, record, At<StepRecord>(layout().record), sizeof(StepRecord)));
   ZERO_ASSIGN_OR_RETURN(std::shared_ptr<Event> event, context_.device->CreateEvent());

@@ -31,10 +31,16 @@ class StepController {
   static absl::StatusOr<std::unique_ptr<StepController>> Create(const Context& context);
   ~StepController();  // resolves outstanding results; the streams must have drained
 
-  // Enqueues everything up to and including the decision. `passes`: micro-batches of this step.
+  // Enqueues everything up to and including the decision, where that was not made ahead. `passes`:
+  // micro-batches of this step.
   // Misuse, with nothing enqueued, from the kStepsInFlight-th call after the step that stopped the
   // run: the same call on every rank.
   absl::StatusOr<Pending<StepResult>> Decide(int64_t passes, double loss_weight);
+
+  // The decision of the step that the next Decide ends, of its loss weights alone: for a Config
+  // that clips nothing and checks no overflow. Enqueues nothing where that Decide will refuse.
+  absl::Status DecideAhead(int64_t passes, double loss_weight);
+  bool decided_ahead() const { return decided_ > steps_; }
 
   // The next Decide will refuse, on every rank; so did the last, if it failed.
   bool stopped() const { return !stopped_.ok() && steps_ + 1 >= stop_step_ + kStepsInFlight; }
@@ -72,6 +78,14 @@ class StepController {
   StepState* device_state() const { return At<StepState>(layout().state); }
   absl::Status Initialise();
   absl::Status EndLossScaleUses();
+  // Memory of the host for the step that comes.
+  char* staging() const { return staging_.bytes_at(steps_ % kStepRows * staging_stride_); }
+  StepRecord* staged_record() const;
+  // Fills and uploads the rows.
+  absl::Status UploadRows();
+  // Every rank's norm, of the first `norm_rows` parts, to layout().rank_norms.
+  absl::Status ExchangeNorms(int64_t norm_rows, double loss_weight);
+  DecideArguments ArgumentsOf(int64_t passes) const;
   // Waits until fewer than kStepsInFlight results are outstanding.
   absl::Status MakeRoom();
   // The counts that are still possible. kInvalidArgument where the very first has no values; later

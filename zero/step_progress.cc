@@ -12,7 +12,8 @@ absl::StatusOr<StepProgress> StepProgress::Create(const Context& context, int32_
   StepProgress progress(&context);
   const int stage = context.plan->config.stage;
   const bool gathers_updates = (stage == 1 || stage == 2) && context.group->size() > 1;
-  if (gathers_updates && context.group->failure_flag() != nullptr) progress.failures_ = failures;
+  const bool exchanges = gathers_updates || UpdatesDuringBackward(context.plan->config);
+  if (exchanges && context.group->failure_flag() != nullptr) progress.failures_ = failures;
   for (Marks& marks : progress.ring_) {
     for (size_t i = 0; i < context.streams().size(); ++i) {
       ZERO_ASSIGN_OR_RETURN(marks.events.emplace_back(), context.device->CreateEvent());
@@ -44,12 +45,13 @@ bool StepProgress::Complete(int64_t step) const {
   for (const std::unique_ptr<Event>& event : marks.events) {
     if (!event->Reached() || !event->Synchronize(absl::ZeroDuration()).ok()) return false;
   }
-  return Gathered(step);
+  return Exchanged(step);
 }
 
-bool StepProgress::Gathered(int64_t step) const {
+bool StepProgress::Exchanged(int64_t step) const {
   if (failures_ == nullptr) return true;
-  const absl::StatusOr<std::unique_ptr<Stream>> stream = context_->device->CreateStream("gathered");
+  const absl::StatusOr<std::unique_ptr<Stream>> stream =
+      context_->device->CreateStream("exchanged");
   if (!stream.ok()) return false;
   int32_t failed = 1;
   const absl::Status enqueued =
@@ -88,7 +90,7 @@ bool StepProgress::MayBeHalfDone(const StepController& controller) {
     if (copies && !stream->Health().ok()) return true;
   }
   // An aborted gather leaves anything in the weights that it was to fill, also when the step that
-  // it belongs to did not apply.
+  // it belongs to did not apply; an aborted reduction, in what is updated with it.
   if (failures_ != nullptr || !drained) return true;
   const absl::StatusOr<StepRecord> record = controller.LastRecord();
   if (!record.ok()) return true;

@@ -43,14 +43,15 @@ class StepProgress {
   explicit StepProgress(const Context* context) : context_(context) {}
   // Everything of `step` has run, without a failure.
   bool Complete(int64_t step) const;
-  // The gathers of `step`, which have ended, were not let go by a group that failed.
-  bool Gathered(int64_t step) const;
+  // The collectives of `step`, which have ended, were not let go by a group that failed.
+  bool Exchanged(int64_t step) const;
   absl::Status Drain() const;
 
   const Context* context_;
-  // Where streams go on after a collective that failed (ProcessGroup::failure_flag) and a step
-  // ends with gathers of what it updated: the flag as it was after these, by step. Else null. The
-  // other collectives of a step come before its decision, which looks at the flag itself.
+  // Where streams go on after a collective that failed (ProcessGroup::failure_flag) and a step has
+  // collectives after its decision, which looks at the flag itself: the flag as it was after these,
+  // by step. Else null. They are gathers of what was updated, or reductions of what is
+  // (UpdatesDuringBackward).
   int32_t* failures_ = nullptr;
   // A step is enqueued only when the result of the one kStepsInFlight before it has arrived, so
   // everything of the one before that has run.

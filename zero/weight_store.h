@@ -20,7 +20,8 @@ class WeightStore {
   virtual void BeginPass(Pass pass) = 0;
   virtual absl::StatusOr<Weights> Acquire(int unit, const Stream& stream) = 0;
   virtual absl::Status Release(int unit, const Stream& stream) = 0;
-  // kFailedPrecondition names a unit that is acquired and not released.
+  bool held(int unit) const { return !holders_[unit].empty(); }  // acquired and not released
+  // kFailedPrecondition names a unit that is held.
   absl::Status RequireReleased(const char* verb) const;
 
   // Runs `enqueue` where what this rank stores of the unit's weights may be written on `stream`.

@@ -100,7 +100,7 @@ class PassDriver {
 }  // namespace
 
 absl::Status TrainPass(ShardedOptimizer& optimizer, LlamaModel& model, const Stream& stream,
-                       Pass pass, const Batch& batch, LossSum* loss) {
+                       Pass pass, const Batch& batch, LossSum* loss, double loss_weight) {
   if (pass == Pass::kEvaluate) {
     return absl::InvalidArgumentError("TrainPass: kEvaluate has no backward; use EvaluatePass");
   }
@@ -108,7 +108,7 @@ absl::Status TrainPass(ShardedOptimizer& optimizer, LlamaModel& model, const Str
     return absl::FailedPreconditionError("TrainPass: the model was made with training false");
   }
   ZERO_RETURN_IF_ERROR(model.LoadBatch(stream, batch.tokens, batch.targets));
-  ZERO_RETURN_IF_ERROR(optimizer.BeginPass(pass));
+  ZERO_RETURN_IF_ERROR(optimizer.BeginPass(pass, loss_weight));
   PassDriver driver(optimizer, model, stream);
   ZERO_RETURN_IF_ERROR(driver.ForwardBody());
   ZERO_RETURN_IF_ERROR(driver.ForwardHead(loss));

@@ -13,10 +13,11 @@ namespace zero::llama {
 
 // Enqueues forward and backward of one micro-batch; `pass` is kTrain or kTrainLast. The optimizer
 // must have been created with DescribeModel(model.config(), ...). The loss is multiplied by
-// *optimizer.loss_scale(), not divided by the number of tokens: give that to Step. *loss is device
-// memory, written when `stream` gets there; `batch` may go when this returns.
+// *optimizer.loss_scale(), not divided by the number of tokens: those of all the step's passes are
+// `loss_weight` of the last, or of Step. *loss is device memory, written when `stream` gets there;
+// `batch` may go when this returns.
 absl::Status TrainPass(ShardedOptimizer& optimizer, LlamaModel& model, const Stream& stream,
-                       Pass pass, const Batch& batch, LossSum* loss);
+                       Pass pass, const Batch& batch, LossSum* loss, double loss_weight = 0);
 
 // Forward only; leaves the optimizer as it was.
 absl::Status EvaluatePass(ShardedOptimizer& optimizer, LlamaModel& model, const Stream& stream,

@@ -44,7 +44,7 @@ class PlainOptimizer : public ShardedOptimizer {
   void set_loss_scale(float scale) { loss_scale_.Set(0, scale); }
   std::vector<std::string> verbs;
 
-  absl::Status BeginPass(Pass pass) override {
+  absl::Status BeginPass(Pass pass, double) override {
     pass_ = pass;
     verbs.push_back("begin");
     reduced_ = static_cast<int>(units_.size());

@@ -63,6 +63,7 @@ struct EveryKernel {
         {"note_non_finite",
          [this, &s] { return NoteNonFinite(s, run.On(&partial), 0, run.On(&first)); }},
         {"decide_step", [this, &s] { return DecideStep(s, step); }},
+        {"record_norms", [this, &s] { return RecordNorms(s, step); }},
         {"note_failure",
          [this, &s] { return NoteFailure(s, run.On(&group_failed), run.On(&note)); }},
         {"zero_ranges",

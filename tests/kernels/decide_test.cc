@@ -1,6 +1,7 @@
 #include "kernels/decide.h"
 
 #include <cmath>
+#include <cstring>
 #include <limits>
 
 #include "tests/kernels/kernel_test_util.h"
@@ -40,12 +41,13 @@ struct Decision {
     a.rule = rule;
     a.step = step;
     a.predivided = predivided;
+    a.check_overflow = check_overflow;
     a.max_consecutive_skips = max_consecutive_skips;
     a.state = run.On(&state);
     a.scalars = run.On(&scalars);
     a.groups = run.On(groups, 2);
     a.record = run.On(&record);
-    REQUIRE_OK(DecideStep(run.stream(), a));
+    REQUIRE_OK(ahead ? RecordNorms(run.stream(), a) : DecideStep(run.stream(), a));
     run.Finish();
   }
 
@@ -53,6 +55,8 @@ struct Decision {
   int64_t step = 1;
   double predivided = 1;
   int64_t max_consecutive_skips = 0;
+  int32_t check_overflow = 1;
+  bool ahead = false;  // it is decided, and only the norms are recorded
   RankNorm ranks[2];
   StepRow rows[3];
   GroupScalars row_groups[6];
@@ -124,6 +128,70 @@ TEST_CASE("DecideStep: one non-finite element on one rank skips without counting
   d.Run();
   CHECK(d.record.applied_steps == 6);
   CHECK(d.groups[0].step_size == 60.0f);
+}
+
+TEST_CASE("DecideStep: unchecked a non-finite element is counted and the step applies",
+          "[kernels]") {
+  Decision d;
+  d.check_overflow = 0;
+  d.ranks[1].non_finite = 3;
+  d.ranks[1].first_non_finite = 77;
+  d.ranks[1].sum_of_squares = std::numeric_limits<double>::infinity();
+  d.state.consecutive_skips = 2;
+  d.Run();
+  CHECK(d.record.applied == 1);
+  CHECK(d.scalars.apply == 1);
+  CHECK(d.state.applied == 6);
+  CHECK(d.state.skipped == 0);
+  CHECK(d.state.consecutive_skips == 0);
+  CHECK(d.record.non_finite == 3);
+  CHECK(d.record.first_non_finite == 77);
+  CHECK(d.record.owner == 1);
+  // A norm that is none still refuses it.
+  Decision failed;
+  failed.check_overflow = 0;
+  failed.ranks[1].non_finite = kNormFailed;
+  failed.Run();
+  CHECK(failed.record.group_failed == 1);
+  CHECK(failed.scalars.apply == 0);
+  CHECK(failed.state.applied == 5);
+}
+
+TEST_CASE("RecordNorms: after a decision without norms the record is that of a decision with them",
+          "[kernels]") {
+  Decision whole, ahead;
+  for (Decision* d : {&whole, &ahead}) {
+    d->check_overflow = 0;
+    d->predivided = 2;
+    d->ranks[0].loss_weight = 5;
+    d->ranks[1].loss_weight = 8;
+    d->ranks[0].non_finite = 3;
+    d->ranks[0].first_non_finite = 77;
+    d->ranks[1].first_written = 70;
+  }
+  whole.Run();
+  const Decision norms = ahead;
+  for (RankNorm& rank : ahead.ranks) {
+    const double weight = rank.loss_weight;
+    rank = {};
+    rank.loss_weight = weight;
+  }
+  ahead.Run();
+  CHECK(ahead.scalars.divisor == whole.scalars.divisor);
+  CHECK(ahead.state.applied == whole.state.applied);
+  CHECK(ahead.record.gradient_norm != whole.record.gradient_norm);
+  ahead.ahead = true;
+  ahead.ranks[0] = norms.ranks[0];
+  ahead.ranks[1] = norms.ranks[1];
+  ahead.Run();
+  CHECK(ahead.state.applied == whole.state.applied);
+  CHECK(ahead.record.gradient_norm == whole.record.gradient_norm);
+  CHECK(std::memcmp(&ahead.record, &whole.record, sizeof(StepRecord)) == 0);
+  // And a rank that failed meanwhile is seen.
+  ahead.ranks[1].non_finite = kNormFailed;
+  ahead.Run();
+  CHECK(ahead.record.group_failed == 1);
+  CHECK(ahead.record.applied == 1);
 }
 
 TEST_CASE("DecideStep: the first non-finite element is the smallest over the ranks", "[kernels]") {

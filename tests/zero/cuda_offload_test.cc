@@ -32,6 +32,12 @@ TEST_CASE("Offload on CUDA: every pair of factors gives the bits of the host on 
 
 namespace {
 
+Config DuringBackward(Config config) {
+  config.clip_norm = 0;
+  config.check_overflow = false;
+  return config;
+}
+
 // A GPU goes on after a wait for what failed on the host.
 void FailTheDisk(const Backend& backend) {
   struct Case {
@@ -39,33 +45,34 @@ void FailTheDisk(const Backend& backend) {
     Place parameters;
     double ratio;
     int ranks;
+    bool during_backward = false;  // units are updated
   };
-  const Case cases[] = {{3, Place::kDevice, 1, 1},   {3, Place::kDevice, 0.6, 2},
-                        {2, Place::kDevice, 1, 1},   {2, Place::kDevice, 1, 2},
-                        {1, Place::kDevice, 0.6, 1}, {3, Place::kNvme, 1, 2},
-                        {3, Place::kHost, 0.6, 1}};
+  const Case cases[] = {{3, Place::kDevice, 1, 1},      {3, Place::kDevice, 0.6, 2},
+                        {2, Place::kDevice, 1, 1},      {2, Place::kDevice, 1, 2},
+                        {1, Place::kDevice, 0.6, 1},    {3, Place::kNvme, 1, 2},
+                        {3, Place::kHost, 0.6, 1},      {3, Place::kDevice, 0.6, 2, true},
+                        {2, Place::kDevice, 1, 2, true}};
   for (const Case& c : cases) {
     const TemporaryFolder folder;
     INFO(backend.name << ", stage " << c.stage << ", parameters " << Name(c.parameters)
-                      << ", ratio " << c.ratio << ", ranks " << c.ranks);
+                      << ", ratio " << c.ratio << ", ranks " << c.ranks
+                      << (c.during_backward ? ", updated during backward" : ""));
+    Config config = DiskFaultConfig(c.stage, c.parameters, c.ratio, folder.path());
+    if (c.during_backward) config = DuringBackward(config);
     std::map<End, int> met = FailEverywhere(
-        DiskFaultConfig(c.stage, c.parameters, c.ratio, folder.path()), c.ranks,
-        [&] { return FailingDisk(backend, EIO); }, 60);
+        config, c.ranks, [&] { return FailingDisk(backend, EIO); }, 60);
     CHECK(met[End::kDead] + met[End::kPoisoned] > 0);
     CHECK(folder.Names().empty());
   }
 }
 
-void FailEveryCall(const Backend& backend, Place place) {
-  const TemporaryFolder folder;
-  Config config = DiskFaultConfig(3, place, 0.6, folder.path());
-  config.offload.optimizer = place;
+void FailEveryCall(const Backend& backend, Config config) {
   for (const auto& [function, most] : {std::pair<const char*, int64_t>{"cudaMemcpyAsync", 60},
                                        {"cudaLaunchKernel", 30},
                                        {"cudaEventRecord", 60},
                                        {"cudaStreamWaitEvent", 60},
                                        {"cuStreamWaitValue32", 60}}) {
-    INFO(backend.name << ", " << function << ", " << Name(place));
+    INFO(backend.name << ", " << function << ", " << Name(config.offload.optimizer));
     const auto make = [&backend, name = std::string(function)] {
       return FailingCall(backend, name);
     };
@@ -90,8 +97,14 @@ TEST_CASE("Offload on CUDA: whatever transfer of a disk fails is never changed a
 TEST_CASE(
     "Offload on CUDA: whatever CUDA call of a step fails leaves it done or undone or poisoned",
     "[zero][cuda][faults]") {
-  FailEveryCall(NcclBackend(), Place::kHost);
-  FailEveryCall(LocalCudaBackend(), Place::kNvme);
+  const TemporaryFolder folder;
+  Config config = DiskFaultConfig(3, Place::kHost, 0.6, folder.path());
+  config.offload.optimizer = Place::kHost;
+  SECTION("in memory") { FailEveryCall(NcclBackend(), config); }
+  SECTION("in memory during backward") { FailEveryCall(NcclBackend(), DuringBackward(config)); }
+  SECTION("on a disk") {
+    FailEveryCall(LocalCudaBackend(), DiskFaultConfig(3, Place::kNvme, 0.6, folder.path()));
+  }
 }
 
 TEST_CASE("Offload on CUDA: a small matrix has no data race", "[zero][cuda][thread]") {

@@ -112,14 +112,25 @@ Config OffloadedFaultConfig(int stage, Place place, const std::string& folder) {
   return config;
 }
 
-void FailOffloaded(FaultKind kind, int stage, Place place) {
-  const TemporaryFolder folder;
-  INFO("stage " << stage << ", " << Name(place));
-  std::map<End, int> met = FailEverywhere(OffloadedFaultConfig(stage, place, folder.path()), 2,
-                                          [kind] { return OnHost(kind); });
+// Updated while backward runs: from the first sum on, nothing is undone.
+Config EarlyFaultConfig(int stage, Place place, const std::string& folder) {
+  Config config = OffloadedFaultConfig(stage, place, folder);
+  config.clip_norm = 0;
+  config.check_overflow = false;
+  return config;
+}
+
+void FailOffloaded(FaultKind kind, const Config& config) {
+  INFO("stage " << config.stage << ", " << Name(config.offload.optimizer));
+  std::map<End, int> met = FailEverywhere(config, 2, [kind] { return OnHost(kind); });
   CHECK(met[End::kDead] > 0);
   CHECK(met[End::kSucceeded] > 0);
   if (kind == FaultKind::kOperation) CHECK(met[End::kPoisoned] > 0);
+}
+
+void FailOffloaded(FaultKind kind, int stage, Place place) {
+  const TemporaryFolder folder;
+  FailOffloaded(kind, OffloadedFaultConfig(stage, place, folder.path()));
   CHECK(folder.Names().empty());
 }
 
@@ -137,6 +148,20 @@ TEST_CASE("Faults: with states offloaded a failing operation leaves a step done 
   const int stage = GENERATE(1, 2, 3);
   FailOffloaded(FaultKind::kOperation, stage, Place::kHost);
   FailOffloaded(FaultKind::kOperation, stage, Place::kNvme);
+}
+
+TEST_CASE("Faults: updated during backward a failure leaves a step done or undone or poisoned",
+          "[zero][faults]") {
+  const int stage = GENERATE(1, 2, 3);
+  FailOffloaded(FaultKind::kCall, EarlyFaultConfig(stage, Place::kHost, ""));
+  FailOffloaded(FaultKind::kOperation, EarlyFaultConfig(stage, Place::kHost, ""));
+  FailOffloaded(FaultKind::kCollective, EarlyFaultConfig(stage, Place::kHost, ""));
+  const TemporaryFolder folder;
+  std::map<End, int> met = FailEverywhere(EarlyFaultConfig(stage, Place::kNvme, folder.path()), 2,
+                                          [] { return FailingDisk(HostBackend(), EIO); });
+  CHECK(met[End::kPoisoned] > 0);
+  CHECK(met[End::kSucceeded] > 0);
+  CHECK(folder.Names().empty());
 }
 
 TEST_CASE("Faults: whatever transfer of a disk fails a step is done or undone or poisoned",

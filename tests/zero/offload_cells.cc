@@ -11,10 +11,11 @@ namespace zero::test {
 std::string OffloadCell::Name() const {
   return absl::StrFormat(
       "stage %d, optimizer %s, parameters %s, gradients %s, ratio %g, micro-batches %d, clip %d, "
-      "ranks %d, %s, stored %s, master %s, %s, %s%s, %d buffers",
+      "ranks %d, %s, stored %s, master %s, %s, %s%s, %d buffers%s%s",
       stage, zero::Name(optimizer), zero::Name(parameters), gradients ? "offloaded" : "kept", ratio,
       micro_batches, clip, ranks, zero::Name(dtype), zero::Name(accumulation), zero::Name(master),
-      zero::Name(kind), model, overflows ? ", overflow" : "", buffers);
+      zero::Name(kind), model, overflows ? ", overflow" : "", buffers,
+      checked ? "" : ", overflow unchecked", weighted ? ", weighted" : "");
 }
 
 std::vector<OffloadCell> MakeOffloadCells(int strength) {
@@ -26,8 +27,9 @@ std::vector<OffloadCell> MakeOffloadCells(int strength) {
   const OptimizerKind kinds[] = {OptimizerKind::kAdamW, OptimizerKind::kSgd, OptimizerKind::kLion};
   const DType dtypes[] = {DType::kF32, DType::kBF16, DType::kF16};
   std::vector<OffloadCell> cells;
-  for (const std::vector<int>& factor : CoveringArray(
-           {3, 6, 2, 2, 2, 3, 3, 3, 2, 3, 3, static_cast<int>(models.size()), 2, 2}, strength)) {
+  for (const std::vector<int>& factor :
+       CoveringArray({3, 6, 2, 2, 2, 3, 3, 3, 2, 3, 3, static_cast<int>(models.size()), 2, 2, 2, 2},
+                     strength)) {
     OffloadCell cell;
     cell.stage = 1 + factor[0];
     cell.optimizer = places[factor[1]][0];
@@ -44,6 +46,8 @@ std::vector<OffloadCell> MakeOffloadCells(int strength) {
     cell.model = models[factor[11]];
     cell.overflows = factor[12] == 1;
     cell.buffers = factor[13] == 0 ? 2 : 5;
+    cell.checked = factor[14] == 0;
+    cell.weighted = factor[15] == 1;
     cells.push_back(cell);
   }
   return cells;
@@ -65,6 +69,11 @@ ToyRun MakeRun(const OffloadCell& cell, const std::string& folder) {
   if (cell.kind == OptimizerKind::kSgd) config.momentum = 0.9;
   config.groups = {{1, 0.1}, {0.5, 0}};
   config.clip_norm = cell.clip == 0 ? 0 : cell.clip == 1 ? 1e9 : 0.01;
+  config.check_overflow = cell.checked;
+  if (cell.weighted) {
+    run.loss_weight = [](int rank, int step) { return 3.0 + rank + 2 * step; };
+    run.weight_with_pass = true;
+  }
   config.poison_slots = true;
   if (cell.model == "odd") {
     run.unwritten_unit = 1;
@@ -102,7 +111,12 @@ void CheckOffloadCell(const OffloadCell& cell, const Backend& backend) {
   CHECK(FirstDifference(kept, offloaded) == "");
   CHECK(!offloaded.weights.empty());
   for (size_t i = 0; i < kept.steps.size(); ++i) {
-    CHECK(kept.steps[i].applied == !(cell.overflows && i == 1));
+    CHECK(kept.steps[i].applied == !(cell.checked && cell.overflows && i == 1));
+    if (cell.checked || i < 2) {
+      CHECK((kept.steps[i].non_finite > 0) == (cell.overflows && i == 1));
+    }
+    CHECK(kept.steps[i].non_finite == offloaded.steps[i].non_finite);
+    CHECK(kept.steps[i].loss_weight == offloaded.steps[i].loss_weight);
     CHECK(kept.steps[i].first_non_finite == offloaded.steps[i].first_non_finite);
   }
   CheckPlanned(offloaded, cell.micro_batches);

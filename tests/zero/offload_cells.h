@@ -24,6 +24,8 @@ struct OffloadCell {
   std::string model = "odd";
   bool overflows = false;  // in the second step, on the last rank
   int buffers = 2;
+  bool checked = true;  // Config::check_overflow; with it off and no clipping units step early
+  bool weighted = false;
 
   std::string Name() const;
 };

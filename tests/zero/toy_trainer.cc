@@ -54,6 +54,9 @@ class Trainer {
  private:
   bool resident(int unit) const { return run_.model.units[unit].resident; }
   bool passed_over(int unit, int step) const { return unit == run_.passed_over_unit && step == 1; }
+  double LossWeight(int step) const {
+    return run_.loss_weight ? run_.loss_weight(group_->rank(), step) : 0;
+  }
   absl::Status Forward(int unit);
   absl::Status Backward(int unit, int step, int micro, bool reduce);
   absl::Status TrainPass(int step, int micro);
@@ -71,6 +74,10 @@ class Trainer {
 absl::Status Trainer::Forward(int unit) {
   ZERO_ASSIGN_OR_RETURN(const Weights weights, optimizer_->AcquireWeights(unit, *stream_));
   const Unit* const description = &optimizer_->model().units[unit];
+  // An inf that nothing holds back reaches them.
+  if (!run_.config.check_overflow && run_.overflow_step >= 0) {
+    return optimizer_->ReleaseWeights(unit, *stream_);
+  }
   if (device_toy_ != nullptr) {
     for (size_t p = 0; p < description->parameters.size(); ++p) {
       ZERO_RETURN_IF_ERROR(
@@ -152,7 +159,8 @@ absl::Status Trainer::Backward(int unit, int step, int micro, bool reduce) {
 absl::Status Trainer::TrainPass(int step, int micro) {
   const int units = static_cast<int>(run_.model.units.size());
   const bool last = micro + 1 == run_.micro_batches;
-  ZERO_RETURN_IF_ERROR(optimizer_->BeginPass(last ? Pass::kTrainLast : Pass::kTrain));
+  const double weight = last && run_.weight_with_pass ? LossWeight(step) : 0;
+  ZERO_RETURN_IF_ERROR(optimizer_->BeginPass(last ? Pass::kTrainLast : Pass::kTrain, weight));
   for (int u = 0; u < units; ++u) ZERO_RETURN_IF_ERROR(Forward(u));
   for (int u = 0; u < units; ++u) {
     if (resident(u)) ZERO_RETURN_IF_ERROR(Forward(u));
@@ -220,7 +228,7 @@ absl::Status Trainer::Train(Outcome* outcome) {
       ZERO_RETURN_IF_ERROR(TrainPass(step, micro));
       for (int e = 0; e < run_.evaluate_within; ++e) ZERO_RETURN_IF_ERROR(Evaluate());
     }
-    const double weight = run_.loss_weight ? run_.loss_weight(group_->rank(), step) : 0;
+    const double weight = run_.weight_with_pass ? 0 : LossWeight(step);
     ZERO_ASSIGN_OR_RETURN(Pending<StepResult> result, optimizer_->Step(weight));
     pending.push_back(std::move(result));
     if (run_.evaluate_between) ZERO_RETURN_IF_ERROR(Evaluate());

@@ -50,7 +50,8 @@ struct ToyRun {
   // last one, which counts as `steps`. Null: nothing to do.
   std::function<absl::Status(ShardedOptimizer&, int rank)> start;
   std::function<absl::Status(ShardedOptimizer&, int rank, int step)> between;
-  std::function<double(int rank, int step)> loss_weight;                        // null: none
+  std::function<double(int rank, int step)> loss_weight;  // null: none
+  bool weight_with_pass = false;                          // it is given to BeginPass, not to Step
   std::function<void(int rank, int step, std::vector<float>& gradient)> spoil;  // per parameter
   Adopted adopted;
   absl::Duration deadline = absl::Seconds(20);

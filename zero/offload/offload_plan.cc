@@ -107,6 +107,11 @@ int64_t OffloadedWeightElements(const Config& config, const Segment& segment) {
   return segment.trainable ? Share(config, segment.slice) : segment.slice;
 }
 
+bool UpdatesDuringBackward(const Config& config) {
+  return config.offload.optimizer != Place::kDevice && !config.check_overflow &&
+         config.clip_norm == 0 && !config.clip_schedule;
+}
+
 bool UpdateReadsWeight(const Config& config, const Segment& segment) {
   return segment.dtype == DType::kF32 || config.master != MasterKind::kF32;
 }

@@ -20,6 +20,10 @@ int64_t OffloadedWeightElements(const Config& config, const Segment& segment);
 // Whether the update of an offloaded piece reads its weight, which is the master or part of it.
 bool UpdateReadsWeight(const Config& config, const Segment& segment);
 
+// Whether a step can be decided, and offloaded units updated, before the gradients of all units are
+// known: nothing is clipped, and no gradient refuses the step.
+bool UpdatesDuringBackward(const Config& config);
+
 // A record is what belongs to one piece of a slice: sections one behind the other.
 enum class Section : uint8_t { kGradient, kMaster, kMoment1, kMoment2 };
 inline constexpr int kSections = 4;
