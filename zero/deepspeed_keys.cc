@@ -105,8 +105,9 @@ constexpr DeepSpeedKey kKeys[] = {
     {"bf16.enabled", kSwitch, kHonoured, "", ""},
     {"bf16.bf16_master_weights_and_grads", kSwitch, kHonoured, "", ""},
     {"bf16.bf16_optimizer_states", kSwitch, kIgnored, "false", kFp32Moments},
-    {"bf16.check_grad_overflow", kSwitch, kIgnored, "true",
-     "inf and NaN in gradients are found in every stage and dtype"},
+    {"bf16.check_grad_overflow", kSwitch, kHonoured, "",
+     "in every stage; false: inf and NaN reach the weights, and with gradient_clipping 0 offloaded "
+     "units step during backward"},
     {"bf16.immediate_grad_update", kSwitch, kIgnored, "true",
      "gradients are added as soon as they are written"},
 

@@ -100,6 +100,19 @@ void ReadLossScale(DeepSpeedValues& values, DeepSpeedConfig& result) {
       std::max(result.config.max_consecutive_skips, Halvings(dynamic) + dynamic.hysteresis + 1);
 }
 
+// DeepSpeed honours it in bf16 only, and there not in stage 3.
+void ReadOverflowCheck(DeepSpeedValues& values, DeepSpeedConfig& result) {
+  const std::string path = "bf16.check_grad_overflow";
+  const bool check = values.Switch(path, true);
+  const bool given = values.Given(path) != nullptr;
+  if (result.dtype == DType::kBF16 || given) result.config.check_overflow = check;
+  if (result.dtype == DType::kBF16) return;
+  values.Forget(path);
+  if (check || given) return;
+  values.Note(absl::StrCat(values.Spelled(path), " is ignored: the run is in ", Name(result.dtype),
+                           ", where gradients are checked"));
+}
+
 // What the caller asks for, or "fp32".
 std::string GivenMaster(DeepSpeedValues& values) {
   const std::optional<std::string> name = values.GivenAs<std::string>("master");
@@ -148,6 +161,7 @@ void ReadPrecision(DeepSpeedValues& values, const ConfigContext&, DeepSpeedConfi
   values.Resolve("fp16.enabled", result.dtype == DType::kF16 ? "true" : "false");
   values.Resolve("bf16.enabled", result.dtype == DType::kBF16 ? "true" : "false");
   ReadLossScale(values, result);
+  ReadOverflowCheck(values, result);
   ReadMaster(values, result);
   const std::optional<DType> dtype = MaybeDType(values, "data_types.param_dtype");
   if (dtype.has_value() && *dtype != result.dtype) {

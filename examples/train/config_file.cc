@@ -45,6 +45,7 @@ ConfigContext ContextOf(const support::FlagTable& flags, const llama::LlamaConfi
   give("schedule", "scheduler.type", options.schedule);
   give("warmup_steps", "scheduler.params.warmup_num_steps", options.warmup_steps);
   give("clip", "gradient_clipping", options.clip);
+  give("check_overflow", "bf16.check_grad_overflow", options.check_overflow);
   give("reduce_bucket_size", "zero_optimization.reduce_bucket_size", options.reduce_bucket_size);
   give("prefetch", "prefetch", options.prefetch);
   give("log_every", "steps_per_print", options.log_every);
@@ -68,6 +69,7 @@ void SetOptions(const DeepSpeedConfig& file, Options& options) {
   options.momentum = config.momentum;
   options.master = Name(config.master);
   options.clip = config.clip_norm;
+  options.check_overflow = config.check_overflow;
   options.reduce_bucket_size = config.reduce_bucket_size;
   options.prefetch = config.prefetch;
   options.log_every = file.steps_per_print;
@@ -117,6 +119,7 @@ std::string FlagsBeside(const Options& options) {
   add_names("no_decay", options.no_decay);
   add_names("freeze", options.freeze);
   add("max_skips", options.max_skips != file.max_consecutive_skips, options.max_skips);
+  add("check_overflow", !options.check_overflow && options.dtype != "bf16", "false");
   add("check_gradients", options.check_gradients, "true");
   add("reduction", options.reduction != defaults.reduction, options.reduction);
   add("seed", options.seed != defaults.seed, options.seed);

@@ -59,6 +59,8 @@ void AddFlags(support::FlagTable& flags, Options& options) {
                   "gradients kept between micro-batches");
   flags.AddCount("max_skips", &options.max_skips, 0, kMost,
                  "steps skipped in a row that end the run; 0: none do");
+  flags.AddSwitch("check_overflow", &options.check_overflow,
+                  "inf or NaN in a gradient skips the step; false: it does not");
   flags.AddSwitch("check_gradients", &options.check_gradients,
                   "find the rank that writes inf or NaN: one more read of gradients");
   flags.AddCount("steps", &options.steps, 1, kMost, "optimizer steps");
@@ -260,6 +262,7 @@ Config OptimizerConfig(const Options& options) {
     }
   }
   config.max_consecutive_skips = options.max_skips;
+  config.check_overflow = options.check_overflow;
   config.check_gradients = options.check_gradients;
   // The flags allow these names only.
   config.accumulation = ParseDType(options.accumulation_dtype).value_or(DType::kF32);

@@ -30,6 +30,7 @@ struct Options {
   double loss_scale = 0;
   std::string loss_scaling = "dynamic";
   int64_t max_skips = Config().max_consecutive_skips;
+  bool check_overflow = Config().check_overflow;
   bool check_gradients = Config().check_gradients;
   std::string accumulation_dtype = "fp32";
   int64_t steps = 100;

@@ -122,16 +122,17 @@ absl::Status RankTrainer::EnqueueStep(int64_t step) {
   for (int64_t micro = 0; micro < options.accumulation; ++micro) {
     ZERO_ASSIGN_OR_RETURN(const llama::Batch batch,
                           job_.data->FillBatch(checkpoints_.PositionOf(step), micro, dealing));
-    const Pass pass = micro + 1 == options.accumulation ? Pass::kTrainLast : Pass::kTrain;
-    ZERO_RETURN_IF_ERROR(
-        llama::TrainPass(*optimizer_, *model_, *stream_, pass, batch, exchange_->loss(micro)));
     valid_tokens += batch.valid_tokens;
+    const bool last = micro + 1 == options.accumulation;
+    const double loss_weight =
+        last ? static_cast<double>(valid_tokens) * model_->options().loss_factor : 0;
+    ZERO_RETURN_IF_ERROR(llama::TrainPass(*optimizer_, *model_, *stream_,
+                                          last ? Pass::kTrainLast : Pass::kTrain, batch,
+                                          exchange_->loss(micro), loss_weight));
   }
   ZERO_RETURN_IF_ERROR(
       exchange_->Enqueue(*stream_, kMetrics, options.accumulation, checkpoints_.Requests()));
-  ZERO_ASSIGN_OR_RETURN(
-      Pending<StepResult> result,
-      optimizer_->Step(static_cast<double>(valid_tokens) * model_->options().loss_factor));
+  ZERO_ASSIGN_OR_RETURN(Pending<StepResult> result, optimizer_->Step());
   flights_.push_back({step, std::move(result), NewTraffic()});
   return absl::OkStatus();
 }

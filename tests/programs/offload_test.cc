@@ -73,6 +73,24 @@ TEST_CASE("zero-train: offloading changes no loss and no norm in any stage",
   }
 }
 
+TEST_CASE("zero-train: units that step during backward change no loss and no norm",
+          "[programs][offload]") {
+  const Place place;
+  const int stage = GENERATE(1, 2, 3);
+  const Flags flags = {"--ranks=2",          absl::StrCat("--stage=", stage),
+                       "--evaluate_every=2", "--evaluate_batches=1",
+                       "--accumulation=2",   "--clip=0"};
+  const std::string kept = place.folder.Metrics(flags);
+  REQUIRE(Numbers(kept).size() == 4 * 4 + 2);
+  for (const Flags& offload :
+       {Flags{"--offload_optimizer=cpu", "--offload_ratio=0.6"}, place.Nvme({})}) {
+    CAPTURE(stage, offload);
+    const Flags early = Joined(Joined(flags, offload), {"--check_overflow=false"});
+    CHECK(Numbers(place.folder.Metrics(early)) == Numbers(kept));
+    CHECK(fs::is_empty(place.disk));
+  }
+}
+
 TEST_CASE("zero-train: metrics and first lines say what is offloaded where",
           "[programs][offload]") {
   const Place place;

@@ -448,6 +448,22 @@ TEST_CASE("DeepSpeedConfig: sections of precision give the dtype, and two at onc
   CHECK(HasNote(master, "rounded stochastically"));
 }
 
+TEST_CASE("DeepSpeedConfig: bf16 gradients are checked unless the file says otherwise") {
+  const auto bf16 = [](const std::string& keys) {
+    return With("\"bf16\": {\"enabled\": true" + keys + "}");
+  };
+  CHECK(Parsed(bf16("")).config.check_overflow);
+  CHECK(Parsed(bf16(", \"check_grad_overflow\": true")).config.check_overflow);
+  const DeepSpeedConfig unchecked = Parsed(bf16(", \"check_grad_overflow\": false"));
+  CHECK(!unchecked.config.check_overflow);
+  CHECK(unchecked.notes.empty());
+  // What is not in bf16 is checked, as in DeepSpeed.
+  const DeepSpeedConfig fp32 = Parsed(With("\"bf16\": {\"check_grad_overflow\": false}"));
+  CHECK(fp32.config.check_overflow);
+  CHECK(HasNote(fp32, "bf16.check_grad_overflow is ignored: the run is in fp32"));
+  Refused(bf16(", \"check_grad_overflow\": 2"), {"check_grad_overflow", "true or false"});
+}
+
 TEST_CASE("DeepSpeedConfig: loss scales are dynamic or fixed, and wrong ones are refused") {
   const auto fp16 = [](const std::string& keys) {
     return With("\"fp16\": {\"enabled\": true" + keys + "}");
