@@ -10,6 +10,7 @@
 #include "absl/strings/str_cat.h"
 #include "io/crc32c.h"
 #include "tests/catch.h"
+#include "tests/io/replaced_files.h"
 #include "tests/io/temporary_folder.h"
 #include "tests/io/watched_files.h"
 
@@ -62,10 +63,9 @@ TEST_CASE("ChecksummedFile: each block has its own checksum and the last may be 
 }
 
 // Files() of a file system that bypasses its cache in part, or not at all.
-class CachingFiles : public FileCalls {
+class CachingFiles : public ReplacedFiles {
  public:
-  explicit CachingFiles(bool refuses) : refuses_(refuses), before_(ReplaceFileCalls(this)) {}
-  ~CachingFiles() override { ReplaceFileCalls(before_); }
+  explicit CachingFiles(bool refuses) : refuses_(refuses) {}
 
   int Bypass(int, bool on) override {
     if (on && refuses_) return errno = EINVAL, -1;
@@ -81,7 +81,6 @@ class CachingFiles : public FileCalls {
 
  private:
   const bool refuses_;
-  FileCalls* const before_;
   std::atomic<bool> bypasses_{false};
 };
 
