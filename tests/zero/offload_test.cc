@@ -1,4 +1,6 @@
 // Offloaded state gives the bits of state that is not, wherever it lies.
+#include <sys/syscall.h>
+
 #include <algorithm>
 #include <array>
 #include <cerrno>
@@ -9,11 +11,14 @@
 #include <optional>
 #include <random>
 
+#include "absl/strings/match.h"
 #include "collectives/local_group.h"
 #include "device/host_device.h"
 #include "device/status.h"
+#include "io/disk_ring.h"
 #include "tests/catch.h"
 #include "tests/io/faulty_transfers.h"
+#include "tests/io/refused_calls.h"
 #include "tests/io/temporary_folder.h"
 #include "tests/zero/offload_cells.h"
 
@@ -271,6 +276,42 @@ TEST_CASE("Offload: a folder that is none or has no room is refused before anyth
     CHECK(std::string(outcome.status.message()).find("free") != std::string::npos);
   }
   CHECK(folder.Names().empty());
+}
+
+TEST_CASE("Offload: that threads do what io_uring was to do is noted once and io_uring is no news",
+          "[zero][thread]") {
+  const auto notes_of = [](bool refuse) {
+    std::vector<std::string> notes;
+    const TemporaryFolder folder;
+    Config config;
+    config.offload.optimizer = Place::kNvme;
+    config.offload.nvme_path = folder.path();
+    LocalWorld world(1);
+    bool refused = false;
+    InThread([&] {
+      refused = refuse && RefuseCall(SYS_io_uring_setup, EPERM);
+      HostDevice device;
+      const auto optimizer =
+          ShardedOptimizer::Create(config, OneParameter(100), &device, world.group(0));
+      if (optimizer.ok()) notes = (*optimizer)->notes();
+      if (!optimizer.ok()) notes = {optimizer.status().ToString()};
+    });
+    REQUIRE(refused == refuse);
+    return notes;
+  };
+  const auto of_ways = [](const std::vector<std::string>& notes) {
+    std::vector<std::string> found;
+    for (const std::string& note : notes) {
+      if (absl::StrContains(note, "io_uring")) found.push_back(note);
+    }
+    return found;
+  };
+  const std::vector<std::string> threads = of_ways(notes_of(true));
+  REQUIRE(threads.size() == 1);
+  CHECK_THAT(threads[0], Catch::Matchers::StartsWith("pread and pwrite on 4 threads: "));
+  // Where there is none it is told all the same.
+  const bool have_ring = DiskRing::Create(1).ok();
+  CHECK(of_ways(notes_of(false)).empty() == have_ring);
 }
 
 TEST_CASE("Offload: the report has the bytes that the plan gives a step", "[zero]") {
