@@ -8,8 +8,8 @@
 #include "bench/disk_copies.h"
 #include "collectives/local_group.h"
 #include "device/status.h"
+#include "io/aligned_bytes.h"
 #include "io/folder.h"
-#include "zero/offload/disk_padding.h"
 #include "zero/plan.h"
 
 namespace zero::bench {

@@ -9,20 +9,14 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "device/status.h"
+#include "io/aligned_bytes.h"
 #include "io/crc32c.h"
 
 namespace zero {
 namespace {
 
-struct Free {
-  void operator()(char* memory) const { std::free(memory); }
-};
-using Memory = std::unique_ptr<char, Free>;
-
 // Null if there is none.
-Memory NewBlock() {
-  return Memory(static_cast<char*>(std::aligned_alloc(kDirectAlignment, kChecksumBlock)));
-}
+AlignedBytes NewBlock() { return AllocateAligned(kChecksumBlock); }
 
 // The worker that writes never waits for one that is filled.
 constexpr size_t kBlocksInFlight = 3;
@@ -61,7 +55,7 @@ struct ChecksummedWriter::Output {
 
   PosixFile file;
   bool bypasses;
-  std::array<Memory, kBlocksInFlight> blocks;  // filled, and written, in turns
+  std::array<AlignedBytes, kBlocksInFlight> blocks;  // filled, and written, in turns
   size_t filling = 0;
   Worker worker;  // goes first, and waits
 };
@@ -73,7 +67,7 @@ ChecksummedWriter::~ChecksummedWriter() = default;
 absl::StatusOr<ChecksummedWriter> ChecksummedWriter::Create(const std::string& path) {
   ZERO_ASSIGN_OR_RETURN(PosixFile file, PosixFile::CreateNew(path));
   auto output = std::make_unique<Output>(std::move(file));
-  for (const Memory& block : output->blocks) {
+  for (const AlignedBytes& block : output->blocks) {
     if (block == nullptr) {
       return absl::ResourceExhaustedError(
           absl::StrCat(path, ": no memory for ", kChecksumBlock, " bytes to write it from"));

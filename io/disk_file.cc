@@ -13,16 +13,11 @@
 
 #include "absl/strings/str_cat.h"
 #include "device/status.h"
-#include "io/aligned_bytes.h"
 #include "io/file_calls.h"
 #include "io/posix_file.h"
 
 namespace zero {
 namespace {
-
-int64_t OnDisk(int64_t bytes) {
-  return (bytes + kDiskAlignment - 1) / kDiskAlignment * kDiskAlignment;
-}
 
 int OpenRetrying(const std::string& path, int flags) {
   int descriptor = -1;
@@ -100,7 +95,7 @@ absl::StatusOr<DiskFile> DiskFile::Create(const std::string& path, int64_t bytes
   const int descriptor = OpenRetrying(path, O_CREAT | O_EXCL);
   if (descriptor < 0) return PosixError(path, "cannot create", errno);
   DiskFile file(descriptor, path, bytes);
-  const absl::Status room = SetAside(descriptor, path, OnDisk(bytes));
+  const absl::Status room = SetAside(descriptor, path, PaddedForDisk(bytes));
   if (!room.ok()) {
     Files().Unlink(path.c_str());
     return room;

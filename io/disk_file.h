@@ -6,11 +6,9 @@
 #include <utility>
 
 #include "absl/status/statusor.h"
+#include "io/aligned_bytes.h"
 
 namespace zero {
-
-// What is a multiple of this, offset, length and address, goes to any disk without a copy.
-inline constexpr int64_t kDiskAlignment = 4096;
 
 // Owns an open file; what is in it is moved by DiskQueue. Move-only. The destructor closes the file
 // and leaves it where it is.

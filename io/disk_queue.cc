@@ -66,8 +66,8 @@ DiskQueue::DiskQueue(const Options& options) : options_(options) {
     return;
   }
   ring_ = *std::move(ring);
-  SetNote(absl::StrCat("io_uring, ", options.depth, " requests of ", options.block_bytes,
-                       " bytes at once"));
+  SetWay(DiskWay::kRing, absl::StrCat("io_uring, ", options.depth, " requests of ",
+                                      options.block_bytes, " bytes at once"));
 }
 
 DiskQueue::~DiskQueue() = default;
@@ -75,12 +75,19 @@ DiskQueue::~DiskQueue() = default;
 void DiskQueue::UseThreads(const std::string& why) {
   ring_ = nullptr;
   threads_ = std::make_unique<ThreadPool>(options_.threads);
-  SetNote(absl::StrCat("pread and pwrite on ", options_.threads, " threads: ", why));
+  SetWay(DiskWay::kThreads,
+         absl::StrCat("pread and pwrite on ", options_.threads, " threads: ", why));
 }
 
-void DiskQueue::SetNote(std::string note) {
+void DiskQueue::SetWay(DiskWay way, std::string note) {
   const std::lock_guard<std::mutex> lock(mutex_);
+  way_ = way;
   note_ = std::move(note);
+}
+
+DiskWay DiskQueue::way() const {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  return way_;
 }
 
 std::string DiskQueue::note() const {

@@ -26,6 +26,9 @@ struct DiskRange {
   int64_t bytes = 0;
 };
 
+// Who transfers: a ring of io_uring or, where there is none, threads.
+enum class DiskWay : uint8_t { kRing, kThreads };
+
 // For one thread at a time; several queues may use one file at once. Blocks the caller until all
 // that it asked for is done. Any offset, length and address is right; where the file is direct,
 // what is not aligned to its needs is copied, through memory of the queue, and sectors that a write
@@ -58,8 +61,9 @@ class DiskQueue {
   // Bytes that were copied because offset, length or address was not aligned. From any thread.
   int64_t copied_bytes() const { return copied_bytes_.load(std::memory_order_relaxed); }
 
-  // How it transfers, and why not by io_uring if it does not: for whoever runs the program. From
-  // any thread.
+  // How it transfers; a ring that fails makes way for threads. From any thread.
+  DiskWay way() const;
+  // The same in words, and why not by io_uring if it does not: for whoever runs the program.
   std::string note() const;
 
  private:
@@ -76,7 +80,7 @@ class DiskQueue {
   void RunOnThreads(const DiskFile& file, bool writes);
   absl::Status NeedBounce();
   void UseThreads(const std::string& why);
-  void SetNote(std::string note);
+  void SetWay(DiskWay way, std::string note);
 
   const Options options_;
   std::unique_ptr<DiskRing> ring_;       // null: by threads
@@ -85,7 +89,8 @@ class DiskQueue {
   AlignedBytes bounce_;  // made when it is needed
   std::atomic<int64_t> copied_bytes_{0};
   mutable std::mutex mutex_;
-  std::string note_;  // guarded by it
+  DiskWay way_ = DiskWay::kThreads;  // guarded by it
+  std::string note_;                 // likewise
 };
 
 }  // namespace zero

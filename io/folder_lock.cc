@@ -1,7 +1,6 @@
 #include "io/folder_lock.h"
 
 #include <fcntl.h>
-#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -47,7 +46,7 @@ absl::StatusOr<FolderLock> FolderLock::Take(const std::string& folder) {
   for (int tried = 0; tried < kTries; ++tried) {
     const int descriptor = Files().Open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666);
     if (descriptor < 0) return PosixError(path, "cannot create", errno);
-    if (flock(descriptor, LOCK_EX | LOCK_NB) != 0) {
+    if (Files().Lock(descriptor) != 0) {
       const int error = errno;
       const std::string holder = error == EWOULDBLOCK ? Holder(descriptor) : "";
       Files().Close(descriptor);

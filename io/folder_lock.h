@@ -1,4 +1,8 @@
-// A folder that one process at a time works in.
+// A folder of the user's that one process at a time works in.
+//
+// Not FolderOwner (io/folder_owner.h), which locks a folder itself: here the lock is on a file in
+// it, since a folder over a network can be locked by no process, and who is refused wants to know
+// by whom. There the folder is the process's own, goes with it, and must not be without a lock.
 #pragma once
 
 #include <string>

@@ -1,4 +1,8 @@
 // A folder that belongs to somebody as long as its process lives.
+//
+// Not FolderLock (io/folder_lock.h), which locks a file in a folder of the user's: here others may
+// remove the folder when its process has ended, so that the lock has to be on what is removed, and
+// a file system that has no locks is refused.
 #pragma once
 
 #include <string>

@@ -15,9 +15,6 @@ namespace zero {
 // kResourceExhausted (no space, quota, file too large), kDataLoss (EIO), ...
 absl::Status PosixError(const std::string& path, const std::string& what, int error);
 
-// Of what goes past the system's cache; no disk asks for more.
-inline constexpr int64_t kDirectAlignment = 4096;
-
 struct TransferResult {
   int64_t done = 0;
   int error = 0;  // errno; 0 with done < bytes: the end of the file
@@ -52,7 +49,7 @@ class PosixFile {
   // Cuts the file, or makes it longer with zeros.
   absl::Status Resize(int64_t bytes) const;
   // From now on transfers go past the system's cache, which saves a copy and the memory of one; or
-  // no longer do. Then memory, offsets and counts must be multiples of kDirectAlignment. False, and
+  // no longer do. Then memory, offsets and counts must be multiples of kDiskAlignment. False, and
   // nothing has changed: the file system has no such thing.
   bool Bypass(bool on) const;
   // Asks the system to begin to bring a range that was written to the disk, ahead of Sync.

@@ -53,6 +53,8 @@ class DiskLane {
 
   // From any thread.
   DiskTraffic traffic() const;
+  // See DiskQueue.
+  DiskWay way() const { return queue_->way(); }
   std::string note() const { return queue_->note(); }
 
  private:

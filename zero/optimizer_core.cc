@@ -4,7 +4,6 @@
 #include <cmath>
 #include <utility>
 
-#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "device/status.h"
 #include "io/crc32c.h"
@@ -465,8 +464,8 @@ std::vector<std::string> OptimizerCore::notes() const {
       add(absl::StrCat("removed ", removed, ", which a run had left that ended before it could"));
     }
     // The fast way is no news.
-    const std::string how = offload_streams_.disk_read->note();
-    if (!absl::StartsWith(how, "io_uring")) add(how);
+    const DiskLane& lane = *offload_streams_.disk_read;
+    if (lane.way() != DiskWay::kRing) add(lane.note());
   }
   return notes;
 }

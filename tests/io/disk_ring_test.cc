@@ -42,9 +42,11 @@ absl::Status WriteAndRead(DiskQueue& queue, const DiskFile& file) {
 TEST_CASE("DiskRing: it is made and used wherever build and system have io_uring") {
   const bool have_ring = HaveRing();
   CHECK(DiskRing::Create(32).ok() == have_ring);
-  const std::string note = (*DiskQueue::Create())->note();
+  const std::unique_ptr<DiskQueue> queue = *DiskQueue::Create();
+  const std::string note = queue->note();
   CAPTURE(note);
   CHECK((note == "io_uring, 32 requests of 262144 bytes at once") == have_ring);
+  CHECK((queue->way() == DiskWay::kRing) == have_ring);
 }
 
 TEST_CASE("DiskRing: a system that refuses io_uring is said with why and threads do the work",
@@ -92,19 +94,25 @@ TEST_CASE("DiskRing: a ring that fails later is left and threads do what it did 
   absl::Status after;
   std::string note_before;
   std::string note_after;
+  DiskWay way_before = DiskWay::kThreads;
+  DiskWay way_after = DiskWay::kRing;
   InThread([&] {
     DiskQueue::Options options;
     options.block_bytes = 65536;
     const std::unique_ptr<DiskQueue> queue = *DiskQueue::Create(options);
     before = WriteAndRead(*queue, file);
     note_before = queue->note();
+    way_before = queue->way();
     refused = RefuseCall(SYS_io_uring_enter, EPERM);
     after = WriteAndRead(*queue, file);
     note_after = queue->note();
+    way_after = queue->way();
   });
   REQUIRE(refused);
   CHECK_OK(before);
   CHECK_OK(after);
+  CHECK(way_before == DiskWay::kRing);
+  CHECK(way_after == DiskWay::kThreads);
   CHECK(note_before == "io_uring, 32 requests of 65536 bytes at once");
   CHECK_THAT(note_after, ContainsSubstring("4 threads: io_uring failed: Operation not permitted"));
 }
@@ -139,8 +147,9 @@ TEST_CASE("DiskQueue: without io_uring on purpose it says so") {
   DiskQueue::Options options;
   options.io_uring = false;
   options.threads = 2;
-  CHECK((*DiskQueue::Create(options))->note() ==
-        "pread and pwrite on 2 threads: io_uring was not asked for");
+  const std::unique_ptr<DiskQueue> queue = *DiskQueue::Create(options);
+  CHECK(queue->way() == DiskWay::kThreads);
+  CHECK(queue->note() == "pread and pwrite on 2 threads: io_uring was not asked for");
 }
 
 }  // namespace

@@ -8,9 +8,9 @@
 #include <functional>
 #include <mutex>
 
-#include "io/file_calls.h"
+#include "tests/io/replaced_files.h"
 
-class FaultyTransfers : public zero::FileCalls {
+class FaultyTransfers : public ReplacedFiles {
  public:
   // Called before each transfer, one at a time: returns an errno that it ends with, or 0, and may
   // lower its bytes.
@@ -19,9 +19,6 @@ class FaultyTransfers : public zero::FileCalls {
   int refuses_direct = 0;
   // The errno of setting room aside, after which part of it is taken; 0: none.
   int refuses_room = 0;
-
-  FaultyTransfers() : before_(zero::ReplaceFileCalls(this)) {}
-  ~FaultyTransfers() override { zero::ReplaceFileCalls(before_); }
 
   int Open(const char* path, int flags, mode_t mode) override {
     if (refuses_direct != 0 && (flags & O_DIRECT) != 0) {
@@ -54,6 +51,5 @@ class FaultyTransfers : public zero::FileCalls {
     return error == 0;
   }
 
-  zero::FileCalls* const before_;
   std::mutex mutex_;
 };

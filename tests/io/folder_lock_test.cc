@@ -4,11 +4,13 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <cerrno>
 #include <filesystem>
 
 #include "absl/strings/str_cat.h"
 #include "tests/catch.h"
 #include "tests/io/temporary_folder.h"
+#include "tests/io/watched_files.h"
 
 namespace zero {
 namespace {
@@ -51,6 +53,22 @@ TEST_CASE("FolderLock: a folder that another process works in is refused and it 
     CHECK_THAT(ReadFile(lock->path()), ContainsSubstring(absl::StrCat("process ", getpid(), " ")));
   }
   CHECK(folder.Names().empty());
+}
+
+TEST_CASE("FolderLock: where a file system has no locks nothing is held and nothing is left") {
+  TemporaryFolder folder;
+  WatchedFiles files;
+  files.Fail("lock", 1, ENOLCK);
+  const auto lock = FolderLock::Take(folder.path());
+  REQUIRE_OK(lock.status());
+  CHECK_FALSE(lock->held());
+  CHECK(lock->path().empty());
+  CHECK(folder.Names().empty());
+  // An interrupted call is made again.
+  files.Fail("lock", 1, EINTR);
+  const auto again = FolderLock::Take(folder.path());
+  REQUIRE_OK(again.status());
+  CHECK(again->held());
 }
 
 TEST_CASE("FolderLock: the lock goes with the object that was moved to") {

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "tests/catch.h"
+#include "tests/io/gated_files.h"
 #include "tests/io/temporary_folder.h"
 #include "tests/io/watched_files.h"
 
@@ -47,28 +48,17 @@ TEST_CASE("FolderOwner: what is no folder is refused with the system's words") {
 }
 
 TEST_CASE("FolderOwner: a folder that goes before it is locked is not locked") {
-  // Calls() that replace the folder between its opening and its locking.
-  class Replaces : public FileCalls {
-   public:
-    explicit Replaces(std::string path) : path_(std::move(path)), before_(ReplaceFileCalls(this)) {}
-    ~Replaces() override { ReplaceFileCalls(before_); }
-    int Lock(int descriptor) override {
-      std::filesystem::remove(path_);
-      if (again) std::filesystem::create_directory(path_);
-      return FileCalls::Lock(descriptor);
-    }
-    bool again = false;
-
-   private:
-    const std::string path_;
-    FileCalls* const before_;
-  };
   TemporaryFolder folder;
   for (const bool again : {false, true}) {
     CAPTURE(again);
     std::filesystem::create_directory(folder.File("f"));
-    Replaces calls(folder.File("f"));
-    calls.again = again;
+    const GatedFiles files([&](const FileCall& call) {
+      if (call.kind == "lock") {
+        std::filesystem::remove(folder.File("f"));
+        if (again) std::filesystem::create_directory(folder.File("f"));
+      }
+      return GatedFiles::kGoes;
+    });
     CHECK(FolderOwner::TryOwn(folder.File("f")).status().code() == absl::StatusCode::kNotFound);
   }
 }

@@ -8,8 +8,8 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "examples/train/run.h"
-#include "io/file_calls.h"
 #include "tests/catch.h"
+#include "tests/io/gated_files.h"
 #include "tests/programs/training_text.h"
 #include "zero/save/checkpoint_folder.h"
 
@@ -17,34 +17,23 @@ namespace zero::programs {
 namespace {
 
 // The disk is full at some of the times that a checkpoint's folder is made.
-class FullAt : public FileCalls {
+class FullAt : public GatedFiles {
  public:
-  explicit FullAt(std::vector<std::string> steps) : steps_(std::move(steps)) {
-    before_ = ReplaceFileCalls(this);
-  }
-  ~FullAt() override { ReplaceFileCalls(before_); }
-
-  ssize_t Pwrite(int fd, const void* data, size_t bytes, off_t offset) override {
-    if (full_.load()) {
-      errno = ENOSPC;
-      return -1;
-    }
-    return FileCalls::Pwrite(fd, data, bytes, offset);
-  }
-  int MakeFolder(const char* path, mode_t mode) override {
-    for (const std::string& step : steps_) {
-      if (absl::StrContains(path, step)) full_ = true;
-    }
-    return FileCalls::MakeFolder(path, mode);
-  }
-  int RemoveFolder(const char* path) override {
-    full_ = false;  // what was begun is gone
-    return FileCalls::RemoveFolder(path);
-  }
+  explicit FullAt(std::vector<std::string> steps)
+      : GatedFiles([this](const FileCall& call) { return Next(call); }), steps_(std::move(steps)) {}
 
  private:
+  int Next(const FileCall& call) {
+    if (call.kind == "mkdir") {
+      for (const std::string& step : steps_) {
+        if (absl::StrContains(call.path, step)) full_ = true;
+      }
+    }
+    if (call.kind == "rmdir") full_ = false;  // what was begun is gone
+    return call.kind == "write" && full_ ? ENOSPC : kGoes;
+  }
+
   const std::vector<std::string> steps_;
-  FileCalls* before_ = nullptr;
   std::atomic<bool> full_{false};
 };
 

@@ -14,25 +14,11 @@ namespace fs = std::filesystem;
 
 using Flags = std::vector<std::string>;
 
-void CheckRefused(const TrainingFolder& folder, const Flags& flags, int status,
-                  const std::vector<std::string>& words) {
-  CAPTURE(flags);
-  const auto before = folder.Names();
-  const Outcome outcome = folder.Train(WithFlags(
-      {{"output", folder.File("made/here")}, {"metrics", folder.File("made.jsonl")}}, flags));
-  INFO(outcome.out << outcome.err);
-  CHECK(outcome.status == status);
-  CHECK(LinesOf(outcome.err) == 1);
-  CHECK_THAT(outcome.err, ContainsSubstring("zero-train: "));
-  for (const std::string& word : words) CHECK_THAT(outcome.err, ContainsSubstring(word));
-  CHECK(folder.Names() == before);
-}
-
 TEST_CASE("zero-train: flags of checkpoints that do not fit are one line and status 2",
           "[programs][checkpoint][errors]") {
   const TrainingFolder folder;
   const auto refused = [&](const Flags& flags, const std::vector<std::string>& words) {
-    CheckRefused(folder, flags, 2, words);
+    folder.CheckRefused(flags, 2, words);
   };
   const std::string dir = "--checkpoint_dir=" + folder.File("saved");
   refused({"--save_every=3"}, {"--save_every is given", "--checkpoint_dir"});
@@ -103,7 +89,7 @@ TEST_CASE("zero-train --resume: what is no checkpoint is one line",
   fs::create_directory(folder.File("empty"));
   fs::create_directories(folder.File("half/step-00000003"));
   const auto refused = [&](const std::string& path, const std::vector<std::string>& words) {
-    CheckRefused(folder, {"--resume", path}, 1, words);
+    folder.CheckRefused({"--resume", path}, 1, words);
   };
   refused(folder.File("absent"), {"--resume: ", "absent: no such folder; it must be a checkpoint"});
   refused(folder.File("empty"), {"--resume: ", "empty: holds no complete checkpoint"});
@@ -111,8 +97,8 @@ TEST_CASE("zero-train --resume: what is no checkpoint is one line",
   refused(folder.data(), {"--resume: ", "text.txt: is no folder; it must be a checkpoint"});
   WriteFile(folder.File("half/step-00000003/manifest.json"), "{\"format\": 2}");
   refused(folder.File("half/step-00000003"), {"manifest.json"});
-  CheckRefused(folder, {"--checkpoint_dir", folder.data() + "/below"}, 1,
-               {"--checkpoint_dir: ", "text.txt' is none"});
+  folder.CheckRefused({"--checkpoint_dir", folder.data() + "/below"}, 1,
+                      {"--checkpoint_dir: ", "text.txt' is none"});
 }
 
 TEST_CASE("zero-train --resume: a checkpoint of another run is refused with all that differs",
@@ -123,7 +109,7 @@ TEST_CASE("zero-train --resume: a checkpoint of another run is refused with all 
   const auto refused = [&](const Flags& flags, const std::vector<std::string>& words) {
     Flags all = {"--resume", saved};
     all.insert(all.end(), flags.begin(), flags.end());
-    CheckRefused(folder, all, 1, words);
+    folder.CheckRefused(all, 1, words);
   };
   refused({"--steps=1"}, {"step-00000002: is of step 2, and --steps", "is 1"});
   refused({"--seed=6", "--shuffle=false", "--sequence_length=8"},

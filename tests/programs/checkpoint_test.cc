@@ -12,6 +12,7 @@
 #include "nlohmann/json.hpp"
 #include "tests/catch.h"
 #include "tests/programs/metrics_reader.h"
+#include "tests/programs/refusal.h"
 #include "tests/programs/training_text.h"
 #include "zero/save/checkpoint_manifest.h"
 
@@ -249,13 +250,7 @@ TEST_CASE("zero-train --resume: what a checkpoint lacks is named", "[programs][c
     return folder.Train({"--steps=3", "--resume", path, "--metrics", folder.File("m.jsonl")});
   };
   REQUIRE(resume().status == 0);
-  const auto refused = [&](const std::string& words) {
-    const Outcome outcome = resume();
-    INFO(outcome.err);
-    CHECK(outcome.status == 1);
-    CHECK(LinesOf(outcome.err) == 1);
-    CHECK_THAT(outcome.err, ContainsSubstring(path) && ContainsSubstring(words));
-  };
+  const auto refused = [&](const std::string& words) { CheckFailed(resume(), 1, {path, words}); };
   // A key, by its place.
   using Pointer = nlohmann::ordered_json::json_pointer;
   for (const char* place : {"/step",

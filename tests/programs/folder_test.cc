@@ -8,6 +8,7 @@
 #include "io/safetensors.h"
 #include "tests/catch.h"
 #include "tests/programs/metrics_reader.h"
+#include "tests/programs/refusal.h"
 #include "tests/programs/training_text.h"
 
 namespace zero::programs {
@@ -101,12 +102,7 @@ class SavedFolder {
   }
 
   void CheckRefused(const std::vector<std::string>& words) const {
-    const Outcome outcome = Train({});
-    INFO(outcome.out << outcome.err);
-    CHECK(outcome.status == 1);
-    CHECK(outcome.out.empty());
-    CHECK(LinesOf(outcome.err) == 1);
-    for (const std::string& word : words) CHECK_THAT(outcome.err, ContainsSubstring(word));
+    programs::CheckRefused(Train({}), 1, words);
   }
 
  private:

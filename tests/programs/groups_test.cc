@@ -131,14 +131,8 @@ TEST_CASE("zero-train: a tied head is frozen and kept from decay under either na
 TEST_CASE("zero-train: a pattern that matches nothing or leaves nothing is refused",
           "[programs][errors]") {
   const TrainingFolder folder;
-  const auto before = folder.Names();
   const auto refused = [&](const Flags& flags, const std::string& text) {
-    const Outcome outcome = folder.Train(Joined(flags, {"--output", folder.File("made")}));
-    INFO(outcome.err);
-    CHECK(outcome.status == 2);
-    CHECK(LinesOf(outcome.err) == 1);
-    CHECK_THAT(outcome.err, Catch::Matchers::StartsWith("zero-train: " + text));
-    CHECK(folder.Names() == before);
+    folder.CheckRefused(flags, 2, {"zero-train: " + text});
   };
   refused({"--freeze=*norm*,model.norm.wieght"},
           "--freeze: no parameter matches 'model.norm.wieght'; the nearest name is "

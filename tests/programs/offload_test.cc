@@ -179,17 +179,9 @@ TEST_CASE("zero-train: a configuration file that offloads does what the flags do
                               ContainsSubstring("but --offload_ratio is 0.25"));
 }
 
-// One line, this status, nothing made.
+// Nothing is made, on the disk neither.
 void CheckRefused(const Place& place, const Flags& flags, int status, const Flags& words) {
-  CAPTURE(flags);
-  const auto before = place.folder.Names();
-  const Outcome outcome =
-      place.folder.Train(Joined(flags, {"--metrics", place.folder.File("metrics.jsonl")}));
-  INFO(outcome.out << outcome.err);
-  CHECK(outcome.status == status);
-  CHECK(LinesOf(outcome.err) == 1);
-  for (const std::string& word : words) CHECK_THAT(outcome.err, ContainsSubstring(word));
-  CHECK(place.folder.Names() == before);
+  place.folder.CheckRefused(flags, status, words);
   if (fs::is_directory(place.disk)) CHECK(fs::is_empty(place.disk));
 }
 

@@ -1,5 +1,6 @@
 #include "io/safetensors.h"
 #include "tests/catch.h"
+#include "tests/programs/refusal.h"
 #include "tests/programs/training_text.h"
 
 namespace zero::programs {
@@ -17,14 +18,6 @@ void TrainTo(const TrainingFolder& folder, const std::string& output,
   const Outcome outcome = folder.Train(all);
   INFO(outcome.out << outcome.err);
   REQUIRE(outcome.status == 0);
-}
-
-void CheckRefused(const Outcome& outcome, int status, const std::vector<std::string>& words) {
-  INFO(outcome.out << outcome.err);
-  CHECK(outcome.status == status);
-  CHECK(outcome.out.empty());
-  CHECK(LinesOf(outcome.err) == 1);
-  for (const std::string& word : words) CHECK_THAT(outcome.err, ContainsSubstring(word));
 }
 
 TEST_CASE("zero-sample: continues a prompt from what zero-train saved", "[programs]") {

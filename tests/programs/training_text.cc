@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "tests/catch.h"
+#include "tests/programs/refusal.h"
 
 namespace zero::programs {
 namespace {
@@ -65,6 +66,17 @@ Outcome TrainingFolder::Train(const std::vector<std::string>& flags,
       {"model", model()}, {"data", data()}, {"sequence_length", "16"}, {"steps", "4"},
       {"threads", "2"},   {"clip", "1"},    {"learning_rate", "1e-2"}, {"seed", "5"}};
   return RunProgram(program, WithFlags(usual, flags));
+}
+
+void TrainingFolder::CheckRefused(const std::vector<std::string>& flags, int status,
+                                  const std::vector<std::string>& words) const {
+  CAPTURE(flags);
+  const auto before = Names();
+  const Outcome outcome =
+      Train(WithFlags({{"output", File("made/here")}, {"metrics", File("made.jsonl")}}, flags));
+  CheckFailed(outcome, status, words);
+  CHECK_THAT(outcome.err, Catch::Matchers::StartsWith("zero-train: "));
+  CHECK(Names() == before);
 }
 
 std::string TrainingFolder::Metrics(const std::vector<std::string>& flags,

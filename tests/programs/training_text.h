@@ -29,7 +29,11 @@ class TrainingFolder {
   // threads, unless the flags say else.
   Outcome Train(const std::vector<std::string>& flags,
                 const std::string& program = "zero-train") const;
-  // The same, whose metrics are returned as text. Empty where the program failed.
+  // zero-train with `flags`, an output and metrics answers as CheckFailed (refusal.h) has it, and
+  // makes nothing.
+  void CheckRefused(const std::vector<std::string>& flags, int status,
+                    const std::vector<std::string>& words) const;
+  // The same as Train, whose metrics are returned as text. Empty where the program failed.
   std::string Metrics(const std::vector<std::string>& flags,
                       const std::string& program = "zero-train") const;
 

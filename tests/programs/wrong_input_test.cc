@@ -5,31 +5,17 @@
 #include <fstream>
 
 #include "tests/catch.h"
+#include "tests/programs/refusal.h"
 #include "tests/programs/training_text.h"
 
 namespace zero::programs {
 namespace {
 
-// With an output and metrics, so that what is left behind shows.
-void CheckRefused(const TrainingFolder& folder, const std::vector<std::string>& flags, int status,
-                  const std::vector<std::string>& words) {
-  const auto before = folder.Names();
-  const Outcome outcome = folder.Train(WithFlags(
-      {{"output", folder.File("made/here")}, {"metrics", folder.File("metrics.jsonl")}}, flags));
-  INFO(outcome.out << outcome.err);
-  CHECK(outcome.status == status);
-  CHECK(LinesOf(outcome.err) == 1);
-  CHECK_THAT(outcome.err, ContainsSubstring("zero-train: "));
-  for (const std::string& word : words) CHECK_THAT(outcome.err, ContainsSubstring(word));
-  CHECK(folder.Names() == before);
-}
-
 TEST_CASE("zero-train: a wrong flag is one line and exit status 2", "[programs]") {
   const TrainingFolder folder;
   const auto refused = [&](const std::vector<std::string>& flags,
                            const std::vector<std::string>& words) {
-    CAPTURE(flags);
-    CheckRefused(folder, flags, 2, words);
+    folder.CheckRefused(flags, 2, words);
   };
   refused({"--ranks", "0"}, {"--ranks is '0'", "from 1"});
   refused({"--stage=4"}, {"--stage is '4'", "from 0 to 3"});
@@ -81,7 +67,7 @@ TEST_CASE("zero-train: without a usable GPU one line says so and names the host"
           "[programs][errors]") {
   const TrainingFolder folder;
   REQUIRE(setenv("CUDA_VISIBLE_DEVICES", "", 1) == 0);
-  CheckRefused(folder, {"--device=cuda"}, 1, {"CUDA", "--device host"});
+  folder.CheckRefused({"--device=cuda"}, 1, {"CUDA", "--device host"});
   unsetenv("CUDA_VISIBLE_DEVICES");
 }
 
@@ -90,15 +76,14 @@ TEST_CASE("zero-train: a wrong data file is one line and exit status 1", "[progr
   WriteFile(folder.File("empty"), "");
   WriteFile(folder.File("short"), "sixteen letters!");
   const auto refused = [&](const std::string& data, const std::vector<std::string>& words) {
-    CAPTURE(data);
-    CheckRefused(folder, {"--data", data}, 1, words);
+    folder.CheckRefused({"--data", data}, 1, words);
   };
   refused(folder.File("absent"), {"--data", "absent"});
   refused(folder.File("empty"), {"--data", "empty", "is empty"});
   refused(folder.File(""), {"--data", "folder"});
   refused(folder.File("short"), {"--data", "short", "16 bytes", "17"});
-  CheckRefused(folder, {"--evaluate_every=1", "--evaluate_data", folder.File("short")}, 1,
-               {"--evaluate_data", "short"});
+  folder.CheckRefused({"--evaluate_every=1", "--evaluate_data", folder.File("short")}, 1,
+                      {"--evaluate_data", "short"});
 }
 
 TEST_CASE("zero-train: a wrong model is one line and exit status 1", "[programs]") {
@@ -110,7 +95,7 @@ TEST_CASE("zero-train: a wrong model is one line and exit status 1", "[programs]
     std::string changed = config;
     REQUIRE(changed.find(from) != std::string::npos);
     WriteFile(folder.File("config.json"), changed.replace(changed.find(from), from.size(), to));
-    CheckRefused(folder, {}, 1, words);
+    folder.CheckRefused({}, 1, words);
   };
   const std::string hidden = "\"hidden_size\": 24,";
   refused(hidden, "", {"--model", "config.json", "hidden_size", "missing"});
@@ -121,17 +106,17 @@ TEST_CASE("zero-train: a wrong model is one line and exit status 1", "[programs]
           {"num_key_value_heads", "2", "num_attention_heads (7)"});
   refused("\"vocab_size\": 256", "\"vocab_size\": 100", {"vocab_size", "100", "256"});
   refused("{", "", {"config.json", "JSON"});
-  CheckRefused(folder, {"--model", folder.File("absent")}, 1, {"--model", "absent"});
+  folder.CheckRefused({"--model", folder.File("absent")}, 1, {"--model", "absent"});
   std::filesystem::create_directory(folder.File("folder"));
-  CheckRefused(folder, {"--model", folder.File("folder")}, 1, {"--model", "config.json"});
+  folder.CheckRefused({"--model", folder.File("folder")}, 1, {"--model", "config.json"});
 }
 
 TEST_CASE("zero-train: a file of weights as the model is answered with its folder", "[programs]") {
   const TrainingFolder folder;
   for (const char* name : {"model.safetensors", "model.safetensors.index.json"}) {
     WriteFile(folder.File(name), "{}");
-    CheckRefused(folder, {"--model", folder.File(name)}, 1,
-                 {"--model: ", name, "is a file of weights; give the folder that holds it"});
+    folder.CheckRefused({"--model", folder.File(name)}, 1,
+                        {"--model: ", name, "is a file of weights; give the folder that holds it"});
   }
 }
 
@@ -139,9 +124,9 @@ TEST_CASE("zero-train: a pipe as a configuration is refused and not waited for",
   const TrainingFolder folder;
   const std::string pipe = folder.File("pipe");
   REQUIRE(mkfifo(pipe.c_str(), 0600) == 0);
-  CheckRefused(folder, {"--config", pipe}, 1, {"pipe: is no regular file"});
-  CheckRefused(folder, {"--config", "/dev/zero"}, 1, {"/dev/zero: is no regular file"});
-  CheckRefused(folder, {"--model", pipe}, 1, {"--model: ", "pipe: is no regular file"});
+  folder.CheckRefused({"--config", pipe}, 1, {"pipe: is no regular file"});
+  folder.CheckRefused({"--config", "/dev/zero"}, 1, {"/dev/zero: is no regular file"});
+  folder.CheckRefused({"--model", pipe}, 1, {"--model: ", "pipe: is no regular file"});
 }
 
 TEST_CASE("zero-train: a run that this machine has no memory for is one line and nothing else",
@@ -171,7 +156,7 @@ TEST_CASE("zero-train: an output that cannot be written is refused before the fi
     CAPTURE(output);
     const Outcome outcome = folder.Train({"--output", output});
     CHECK(outcome.out.empty());
-    CheckRefused(folder, {"--output", output}, 1, {"--output", output});
+    folder.CheckRefused({"--output", output}, 1, {"--output", output});
   }
 }
 
@@ -181,7 +166,7 @@ TEST_CASE("zero-train: metrics that cannot be written are refused before the fir
   for (const std::string& metrics : {folder.File(""), folder.File("absent/metrics.jsonl")}) {
     CAPTURE(metrics);
     CHECK(folder.Train({"--metrics", metrics}).out.empty());
-    CheckRefused(folder, {"--metrics", metrics}, 1, {"--metrics", metrics});
+    folder.CheckRefused({"--metrics", metrics}, 1, {"--metrics", metrics});
   }
 }
 
@@ -196,10 +181,7 @@ TEST_CASE("zero-train: what a run reads is not written over, whatever the path t
   const auto refused = [&](const std::vector<std::string>& flags, const std::string& words) {
     CAPTURE(flags);
     const auto before = folder.Names();
-    const Outcome outcome = folder.Train(flags);
-    CHECK(outcome.status == 2);
-    CHECK(LinesOf(outcome.err) == 1);
-    CHECK_THAT(outcome.err, ContainsSubstring(words));
+    CheckRefused(folder.Train(flags), 2, {words});
     CHECK(folder.Names() == before);
     CHECK(std::filesystem::file_size(text) == 5000);
   };
@@ -215,8 +197,8 @@ TEST_CASE("zero-train: what a run reads is not written over, whatever the path t
 TEST_CASE("zero-train: a run that fails leaves earlier files as they were", "[programs]") {
   const TrainingFolder folder;
   WriteFile(folder.File("metrics.jsonl"), "kept\n");
-  CheckRefused(folder, {"--data", folder.File("absent")}, 1, {"absent"});
-  CheckRefused(folder, {"--output", "/proc/zero/out"}, 1, {"--output"});
+  folder.CheckRefused({"--data", folder.File("absent")}, 1, {"absent"});
+  folder.CheckRefused({"--output", "/proc/zero/out"}, 1, {"--output"});
   CHECK(ReadFile(folder.File("metrics.jsonl")) == "kept\n");
 }
 

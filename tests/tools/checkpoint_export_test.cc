@@ -7,6 +7,7 @@
 #include "io/weight_folder.h"
 #include "tests/catch.h"
 #include "tests/io/temporary_folder.h"
+#include "tests/programs/refusal.h"
 #include "tests/programs/subprocess.h"
 #include "tests/zero/checkpoint_fixture.h"
 
@@ -132,11 +133,7 @@ TEST_CASE("zero-checkpoint export: what is wrong is one line and leaves nothing"
   const TemporaryFolder folder;
   const std::string output = folder.File("out");
   const auto refused = [&](const Outcome& outcome, int status, const std::string& text) {
-    INFO(outcome.err);
-    CHECK(outcome.status == status);
-    CHECK(outcome.out.empty());
-    CHECK(LinesOf(outcome.err) == 1);
-    CHECK_THAT(outcome.err, ContainsSubstring(text));
+    CheckRefused(outcome, status, {text});
     CHECK(!fs::exists(output));
   };
   const std::string checkpoint = folder.File("checkpoints/step-00000100");

@@ -11,6 +11,7 @@
 #include "io/safetensors.h"
 #include "tests/catch.h"
 #include "tests/io/temporary_folder.h"
+#include "tests/programs/refusal.h"
 #include "tests/programs/subprocess.h"
 #include "zero/save/checkpoint_reader.h"
 
@@ -139,11 +140,7 @@ TEST_CASE("zero-checkpoint import: what is wrong is one line and leaves nothing"
   const TemporaryFolder folder;
   const std::string output = folder.File("checkpoints");
   const auto refused = [&](const Outcome& outcome, int status, const std::string& text) {
-    INFO(outcome.err);
-    CHECK(outcome.status == status);
-    CHECK(outcome.out.empty());
-    CHECK(LinesOf(outcome.err) == 1);
-    CHECK_THAT(outcome.err, ContainsSubstring(text));
+    CheckRefused(outcome, status, {text});
     CHECK(!fs::exists(output + "/step-00000000"));
   };
   refused(RunProgram("zero-checkpoint", {"import", "x"}), 2, "--output is missing");

@@ -11,6 +11,7 @@
 #include "tests/catch.h"
 #include "tests/io/raw_safetensors.h"
 #include "tests/io/temporary_folder.h"
+#include "tests/programs/refusal.h"
 #include "tests/programs/subprocess.h"
 #include "tests/zero/checkpoint_fixture.h"
 
@@ -56,13 +57,7 @@ nlohmann::json InspectJson(const std::string& path, int status) {
 }
 
 void CheckUnsound(const std::string& path, const std::string& reason) {
-  const Outcome outcome = Inspect(path);
-  INFO(outcome.out << outcome.err);
-  CHECK(outcome.status == 1);
-  CHECK(outcome.out.empty());
-  CHECK(LinesOf(outcome.err) == 1);
-  CHECK_THAT(outcome.err, ContainsSubstring("zero-checkpoint inspect: " + path));
-  CHECK_THAT(outcome.err, ContainsSubstring(reason));
+  CheckRefused(Inspect(path), 1, {"zero-checkpoint inspect: " + path, reason});
   const nlohmann::json report = InspectJson(path, 1);
   CHECK(report["sound"] == false);
   CHECK_THAT(report["reason"].get<std::string>(), ContainsSubstring(reason));
@@ -216,12 +211,7 @@ TEST_CASE("zero-checkpoint inspect: what is neither is named", "[tools]") {
 
 TEST_CASE("zero-checkpoint: wrong usage is one line that says what is right", "[tools]") {
   const auto refused = [](const std::vector<std::string>& arguments, const std::string& text) {
-    const Outcome outcome = RunProgram(kProgram, arguments);
-    INFO(outcome.err);
-    CHECK(outcome.status == 2);
-    CHECK(outcome.out.empty());
-    CHECK(LinesOf(outcome.err) == 1);
-    CHECK_THAT(outcome.err, ContainsSubstring(text));
+    CheckRefused(RunProgram(kProgram, arguments), 2, {text});
   };
   refused({}, "no subcommand; it must be one of inspect, ");
   refused({"inspct", "x"}, "unknown subcommand 'inspct'");

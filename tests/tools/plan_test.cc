@@ -2,6 +2,7 @@
 
 #include "tests/catch.h"
 #include "tests/io/temporary_folder.h"
+#include "tests/programs/refusal.h"
 #include "tests/programs/subprocess.h"
 
 namespace zero::programs {
@@ -161,12 +162,7 @@ TEST_CASE("zero-plan: rows of host and disk are there where something is offload
 TEST_CASE("zero-plan: wrong input is one line that names the flag or key", "[tools]") {
   const auto refused = [](const std::vector<std::string>& arguments, int status,
                           const std::string& text) {
-    const Outcome outcome = RunProgram("zero-plan", arguments);
-    INFO(outcome.err);
-    CHECK(outcome.status == status);
-    CHECK(LinesOf(outcome.err) == 1);
-    CHECK(outcome.out.empty());
-    CHECK_THAT(outcome.err, ContainsSubstring(text));
+    CheckRefused(RunProgram("zero-plan", arguments), status, {text});
   };
   refused({}, 2, "--model is missing");
   refused({"--model", kDemo, "--ranks", "0"}, 2, "--ranks");

@@ -20,15 +20,27 @@ namespace {
 
 float One(int, int64_t) { return 1; }
 
-// One rank with a checkpoint of its first step in `folder`.
-Rank SavedRank(ProcessGroup* group, const std::string& folder, const Config& config = {}) {
-  auto rank = Rank::Create(config, SimpleModel(2, 100), group);
+Rank NewRank(ProcessGroup* group, const Config& config = {},
+             const Model& model = SimpleModel(2, 100)) {
+  auto rank = Rank::Create(config, model, group);
   REQUIRE_OK(rank.status());
-  REQUIRE_OK(rank->optimizer->Write(State::kMaster, InitialValues()));
-  REQUIRE_OK(rank->Pass(Pass::kTrainLast, One));
-  REQUIRE_OK(rank->optimizer->Step().status());
-  REQUIRE_OK(rank->optimizer->SaveCheckpoint(folder).status());
   return *std::move(rank);
+}
+
+constexpr char kSaved[] = "step-00000001";
+
+// One rank with a checkpoint of its first step, kSaved, in `folder`.
+Rank SavedRank(ProcessGroup* group, const std::string& folder, const Config& config = {}) {
+  Rank rank = NewRank(group, config);
+  REQUIRE_OK(rank.optimizer->Write(State::kMaster, InitialValues()));
+  REQUIRE_OK(rank.Pass(Pass::kTrainLast, One));
+  REQUIRE_OK(rank.optimizer->Step().status());
+  REQUIRE_OK(rank.optimizer->SaveCheckpoint(folder).status());
+  return rank;
+}
+
+absl::StatusOr<CheckpointLoaded> LoadSaved(const Rank& rank, const TemporaryFolder& folder) {
+  return rank.optimizer->LoadCheckpoint(folder.File(kSaved));
 }
 
 std::string MessageOf(const absl::Status& status) { return std::string(status.message()); }
@@ -40,10 +52,9 @@ TEST_CASE("Checkpoint: it is made and loaded between steps only", "[zero][checkp
   LocalWorld world(1);
   Rank rank = SavedRank(world.group(0), folder.path());
   ShardedOptimizer& optimizer = *rank.optimizer;
-  const std::string path = folder.File("step-00000001");
   REQUIRE_OK(rank.Pass(Pass::kTrain, One));
-  for (const absl::Status& status : {optimizer.SaveCheckpoint(folder.path()).status(),
-                                     optimizer.LoadCheckpoint(path).status()}) {
+  for (const absl::Status& status :
+       {optimizer.SaveCheckpoint(folder.path()).status(), LoadSaved(rank, folder).status()}) {
     CHECK(absl::IsFailedPrecondition(status));
     CHECK_THAT(MessageOf(status), ContainsSubstring("a training pass has begun"));
   }
@@ -68,28 +79,23 @@ TEST_CASE("Checkpoint: everything that the model has otherwise is listed and not
   model.units[0].parameters[0].shape = {10, 11};
   model.units[1].parameters[0].name = "other";
   model.units[2].parameters[0].dtype = DType::kBF16;
-  auto rank = Rank::Create({}, model, world.group(0));
-  REQUIRE_OK(rank.status());
-  REQUIRE_OK(rank->optimizer->Write(State::kMaster, InitialValues()));
+  const Rank rank = NewRank(world.group(0), {}, model);
+  REQUIRE_OK(rank.optimizer->Write(State::kMaster, InitialValues()));
   std::vector<float> before(110), after(110);
-  REQUIRE_OK(rank->optimizer->Gather(State::kWeight, "u0.w", absl::MakeSpan(before)));
-  const absl::Status refused =
-      rank->optimizer->LoadCheckpoint(folder.File("step-00000001")).status();
+  REQUIRE_OK(rank.optimizer->Gather(State::kWeight, "u0.w", absl::MakeSpan(before)));
+  const absl::Status refused = LoadSaved(rank, folder).status();
   CHECK(absl::IsInvalidArgument(refused));
-  for (const char* words :
-       {"step-00000001", "'u0.w': [100] in the checkpoint, [10, 11] in the model",
-        "parameter 'other' is not in it", "parameter 'u2.w' is not in it",
-        "the model has no parameter 'u1.w'"}) {
+  for (const char* words : {kSaved, "'u0.w': [100] in the checkpoint, [10, 11] in the model",
+                            "parameter 'other' is not in it", "parameter 'u2.w' is not in it",
+                            "the model has no parameter 'u1.w'"}) {
     CHECK_THAT(MessageOf(refused), ContainsSubstring(words));
   }
-  REQUIRE_OK(rank->optimizer->Gather(State::kWeight, "u0.w", absl::MakeSpan(after)));
+  REQUIRE_OK(rank.optimizer->Gather(State::kWeight, "u0.w", absl::MakeSpan(after)));
   CHECK(before == after);
   // Another optimizer has other states.
   Config sgd;
   sgd.optimizer = OptimizerKind::kSgd;
-  auto other = Rank::Create(sgd, SimpleModel(2, 100), world.group(0));
-  REQUIRE_OK(other.status());
-  CHECK_THAT(MessageOf(other->optimizer->LoadCheckpoint(folder.File("step-00000001")).status()),
+  CHECK_THAT(MessageOf(LoadSaved(NewRank(world.group(0), sgd), folder).status()),
              ContainsSubstring("its states are those of adamw, the configuration asks for sgd"));
 }
 
@@ -101,18 +107,14 @@ TEST_CASE("Checkpoint: hyper-parameters that are others now are noted", "[zero][
   config.schedule = [](int64_t count) { return 1e-3 / static_cast<double>(count); };
   { const Rank saved = SavedRank(world.group(0), folder.path(), config); }
   {
-    auto rank = Rank::Create(config, SimpleModel(2, 100), world.group(0));
-    REQUIRE_OK(rank.status());
-    const auto loaded = rank->optimizer->LoadCheckpoint(folder.File("step-00000001"));
+    const auto loaded = LoadSaved(NewRank(world.group(0), config), folder);
     REQUIRE_OK(loaded.status());
     CHECK(loaded->notes.empty());
   }
   config.clip_norm = 0.5;
   config.schedule = nullptr;
   config.stage = 1;
-  auto rank = Rank::Create(config, SimpleModel(2, 100), world.group(0));
-  REQUIRE_OK(rank.status());
-  const auto loaded = rank->optimizer->LoadCheckpoint(folder.File("step-00000001"));
+  const auto loaded = LoadSaved(NewRank(world.group(0), config), folder);
   REQUIRE_OK(loaded.status());
   const std::string notes = absl::StrJoin(loaded->notes, "\n");
   CHECK_THAT(notes, ContainsSubstring("clip_norm: 1 in the checkpoint, 0.5 now"));
@@ -128,12 +130,11 @@ TEST_CASE("Checkpoint: a static loss scale is that of the configuration", "[zero
   config.loss_scale = {LossScaling::kDynamic, 4096, 1000, 2, false, 1};
   { const Rank saved = SavedRank(world.group(0), folder.path(), config); }
   const auto scale_after_load = [&](std::vector<std::string>* notes) {
-    auto rank = Rank::Create(config, SimpleModel(2, 100), world.group(0));
-    REQUIRE_OK(rank.status());
-    const auto loaded = rank->optimizer->LoadCheckpoint(folder.File("step-00000001"));
+    const Rank rank = NewRank(world.group(0), config);
+    const auto loaded = LoadSaved(rank, folder);
     REQUIRE_OK(loaded.status());
     *notes = loaded->notes;
-    return *rank->optimizer->loss_scale();
+    return *rank.optimizer->loss_scale();
   };
   std::vector<std::string> notes;
   config.loss_scale.scale = 64;  // where it would start
@@ -162,7 +163,7 @@ TEST_CASE("Checkpoint: what no manifest could hold is refused before anything is
   CHECK_THAT(refused(folder.path(), {{"all", std::string(17 << 20, 'x')}}),
              ContainsSubstring("bytes; at most 16777216"));
   CHECK_THAT(refused("", {}), ContainsSubstring("the folder is empty"));
-  CHECK(folder.Names() == std::vector<std::string>{"step-00000001"});
+  CHECK(folder.Names() == std::vector<std::string>{kSaved});
   CHECK_OK(rank.optimizer->SaveCheckpoint(folder.path()).status());
 }
 
@@ -172,14 +173,13 @@ TEST_CASE("Checkpoint: the thread that drives the optimizer does not wait in Get
   LocalWorld world(1);
   Config config;
   config.checkpoint_memory = 1 << 20;
-  auto rank = Rank::Create(config, SimpleModel(2, 100), world.group(0));
-  REQUIRE_OK(rank.status());
-  auto saved = rank->optimizer->SaveCheckpoint(folder.path());
+  const Rank rank = NewRank(world.group(0), config);
+  auto saved = rank.optimizer->SaveCheckpoint(folder.path());
   REQUIRE_OK(saved.status());
   const absl::Status waiting = saved->Get().status();
   CHECK(absl::IsFailedPrecondition(waiting));
   CHECK_THAT(MessageOf(waiting), ContainsSubstring("call FinishCheckpoint"));
-  REQUIRE_OK(rank->optimizer->FinishCheckpoint());
+  REQUIRE_OK(rank.optimizer->FinishCheckpoint());
   CHECK_OK(saved->Get().status());
 }
 
@@ -215,7 +215,7 @@ TEST_CASE("Checkpoint: a damaged one leaves nothing usable until another is load
           optimizer.Write(State::kMaster, InitialValues())}) {
       if (!absl::IsDataLoss(status)) return absl::InternalError("half loaded, and used");
     }
-    return optimizer.LoadCheckpoint(folder.File("step-00000001")).status();
+    return optimizer.LoadCheckpoint(folder.File(kSaved)).status();
   };
   CHECK_OK(RunToy(run).status);
 }

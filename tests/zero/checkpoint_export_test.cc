@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "tests/catch.h"
+#include "tests/io/replaced_files.h"
 #include "tests/io/temporary_folder.h"
 #include "tests/zero/checkpoint_fixture.h"
 #include "tests/zero/end_after.h"
@@ -148,10 +149,8 @@ TEST_CASE("Export: a damaged checkpoint leaves the folder as it was", "[save]") 
 }
 
 // A disk that changes the first byte of every header.
-class WrongFiles : public FileCalls {
+class WrongFiles : public ReplacedFiles {
  public:
-  WrongFiles() { ReplaceFileCalls(this); }
-  ~WrongFiles() override { ReplaceFileCalls(nullptr); }
   ssize_t Pwrite(int descriptor, const void* bytes, size_t count, off_t offset) override {
     std::string other(static_cast<const char*>(bytes), count);
     if (offset == 0 && count > 8 && other[8] == '{') other[8] = '[';

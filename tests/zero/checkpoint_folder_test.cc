@@ -6,9 +6,9 @@
 #include <filesystem>
 
 #include "absl/strings/str_cat.h"
-#include "io/file_calls.h"
 #include "io/folder.h"
 #include "tests/catch.h"
+#include "tests/io/gated_files.h"
 #include "tests/io/temporary_folder.h"
 #include "tests/zero/checkpoint_fixture.h"
 #include "tests/zero/end_after.h"
@@ -204,29 +204,16 @@ TEST_CASE("Checkpoint folder: later ones that are not complete are told", "[save
   CHECK(absl::IsUnimplemented(LatestCheckpoint(folder.path()).status()));
 }
 
-// Fails every opening of one file.
-class Unreadable : public FileCalls {
- public:
-  explicit Unreadable(std::string path) : path_(std::move(path)), before_(ReplaceFileCalls(this)) {}
-  ~Unreadable() override { ReplaceFileCalls(before_); }
-  int Open(const char* path, int flags, mode_t mode) override {
-    if (path_ != path) return FileCalls::Open(path, flags, mode);
-    errno = EIO;
-    return -1;
-  }
-
- private:
-  const std::string path_;
-  FileCalls* const before_;
-};
-
 TEST_CASE("Checkpoint folder: cleaning removes nothing that a disk does not give for once",
           "[save]") {
   for (const char* file : {"manifest.json", "rank-00000-of-00002.safetensors"}) {
     const TemporaryFolder folder;
     Make(folder.File(TemporaryName(20)), 20);
     {
-      const Unreadable unreadable(folder.File(TemporaryName(20)) + "/" + file);
+      const std::string path = folder.File(TemporaryName(20)) + "/" + file;
+      const GatedFiles files([&](const FileCall& call) {
+        return call.kind == "read" && call.path == path ? EIO : GatedFiles::kGoes;
+      });
       (void)CleanCheckpoints(folder.path());
     }
     CHECK(Found(folder.path()).size() == 1);

@@ -10,10 +10,10 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
-#include "io/file_calls.h"
 #include "io/safetensors.h"
 #include "kernels/float16_math.h"
 #include "tests/catch.h"
+#include "tests/io/faulty_transfers.h"
 #include "tests/zero/saved_folders.h"
 
 namespace zero::test {
@@ -364,45 +364,23 @@ TEST_CASE("LoadWeights: finite values that the dtype cannot hold are counted onc
 }
 
 TEST_CASE("LoadWeights: in stage 3 each rank reads its own ranges of the files", "[zero][load]") {
-  class ReadFiles : public FileCalls {
-   public:
-    ReadFiles() : before_(ReplaceFileCalls(this)) {}
-    ~ReadFiles() override { ReplaceFileCalls(before_); }
-    ssize_t Pread(int descriptor, void* bytes, size_t count, off_t offset) override {
-      bytes_ += static_cast<int64_t>(count);
-      return FileCalls::Pread(descriptor, bytes, count, offset);
-    }
-    std::atomic<int64_t> bytes_{0};
-
-   private:
-    FileCalls* const before_;
-  };
   const TemporaryFolder folder;
   SavingRun run{TwoGroups(3), SimpleModel(2, 250'000), 4, 1, {}};
   WriteTensors(folder.File("model.safetensors"), TensorsOf(run.model, 2, DType::kF32));
   run.body = [&](Rank& rank) { return rank.optimizer->LoadWeights(folder.path()).status(); };
-  const ReadFiles files;
+  FaultyTransfers transfers;
+  int64_t read = 0;
+  transfers.transfer = [&](bool writes, size_t* bytes, off_t) {
+    if (!writes) read += static_cast<int64_t>(*bytes);
+    return 0;
+  };
   REQUIRE_OK(Run(run));
-  CHECK(files.bytes_ >= 2'000'000);
-  CHECK(files.bytes_ < 2'010'000);
+  CHECK(read >= 2'000'000);
+  CHECK(read < 2'010'000);
 }
 
 TEST_CASE("LoadWeights: whatever read fails all ranks are told and have changed alike",
           "[zero][load][errors]") {
-  class FailingReads : public FileCalls {
-   public:
-    explicit FailingReads(int n) : left_(n), before_(ReplaceFileCalls(this)) {}
-    ~FailingReads() override { ReplaceFileCalls(before_); }
-    ssize_t Pread(int descriptor, void* bytes, size_t count, off_t offset) override {
-      if (--left_ != 0) return FileCalls::Pread(descriptor, bytes, count, offset);
-      errno = EIO;
-      return -1;
-    }
-    std::atomic<int> left_;
-
-   private:
-    FileCalls* const before_;
-  };
   const int stage = GENERATE(1, 3);
   const TemporaryFolder folder;
   SavingRun run{TwoGroups(stage), SimpleModel(2, 300), 2, 1, {}};
@@ -428,7 +406,11 @@ TEST_CASE("LoadWeights: whatever read fails all ranks are told and have changed 
       return same.ok() || absl::IsDataLoss(same) ? rank.optimizer->Finish() : same;
     };
     {
-      const FailingReads reads(n);
+      FaultyTransfers transfers;
+      int left = n;
+      transfers.transfer = [&](bool writes, size_t*, off_t) {
+        return !writes && --left == 0 ? EIO : 0;
+      };
       REQUIRE_OK(Run(run));
     }
     if (!reached) break;

@@ -1,4 +1,6 @@
 // Offloaded state gives the bits of state that is not, wherever it lies.
+#include <sys/syscall.h>
+
 #include <algorithm>
 #include <array>
 #include <cerrno>
@@ -9,13 +11,18 @@
 #include <optional>
 #include <random>
 
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
 #include "collectives/local_group.h"
 #include "device/host_device.h"
 #include "device/status.h"
+#include "io/disk_ring.h"
 #include "tests/catch.h"
 #include "tests/io/faulty_transfers.h"
+#include "tests/io/refused_calls.h"
 #include "tests/io/temporary_folder.h"
 #include "tests/zero/offload_cells.h"
+#include "zero/save/checkpoint_folder.h"
 
 namespace zero::test {
 
@@ -39,8 +46,34 @@ struct Extra {
   double predivide = 1;
   int evaluate_within = 0;
   bool check = false;
-  bool saves = false;  // a checkpoint, and weights saved and loaded again, between steps
+  bool saves = false;    // a checkpoint, and weights saved and loaded again, between steps
+  bool resumes = false;  // from a checkpoint, with other things offloaded elsewhere
+  bool shapes = false;   // a model of its own instead of the cell's
 };
+
+constexpr int kResumedAt = 2;
+
+// Units whose slices end anywhere in a piece, a sector or a block of the layout.
+Model RandomModel(std::mt19937& random, DType dtype) {
+  const int64_t sizes[] = {1, 63, 129, 1009, 2047, 2049, 4095, 6151};
+  Model model;
+  const auto units = 2 + random() % 4;
+  for (unsigned u = 0; u < units; ++u) {
+    Unit unit;
+    unit.name = absl::StrCat("u", u);
+    const auto parameters = 1 + random() % 3;
+    for (unsigned p = 0; p < parameters; ++p) {
+      Parameter parameter;
+      parameter.name = absl::StrCat(unit.name, ".", p);
+      parameter.shape = {sizes[random() % std::size(sizes)]};
+      parameter.dtype = dtype;
+      parameter.group = static_cast<int>(random() % 2);
+      unit.parameters.push_back(parameter);
+    }
+    model.units.push_back(unit);
+  }
+  return model;
+}
 
 ToyRun WithExtra(ToyRun run, const Extra& extra, const std::string& saves) {
   run.config.communication = extra.communication;
@@ -56,6 +89,44 @@ ToyRun WithExtra(ToyRun run, const Extra& extra, const std::string& saves) {
     return optimizer.LoadWeights(saves + "/weights", {}).status();
   };
   return run;
+}
+
+// `first` up to kResumedAt, and `second` from the checkpoint that it left: the state at the end.
+Outcome RunResumed(ToyRun first, ToyRun second, const std::string& folder) {
+  first.steps = kResumedAt;
+  first.between = [folder](ShardedOptimizer& optimizer, int, int step) -> absl::Status {
+    if (step != kResumedAt) return absl::OkStatus();
+    ZERO_RETURN_IF_ERROR(optimizer.SaveCheckpoint(folder).status());
+    return optimizer.FinishCheckpoint();
+  };
+  Outcome saved = RunToy(first);
+  if (!saved.status.ok()) return saved;
+  second.first_step = kResumedAt;
+  second.start = [folder](ShardedOptimizer& optimizer, int) -> absl::Status {
+    return optimizer.LoadCheckpoint(folder + "/" + CheckpointName(kResumedAt)).status();
+  };
+  Outcome resumed = RunToy(second);
+  resumed.steps.insert(resumed.steps.begin(), saved.steps.begin(), saved.steps.end());
+  return resumed;
+}
+
+// Of a rank, in memory of the host.
+int64_t OffloadedBytes(const ToyRun& run) {
+  const absl::StatusOr<Plan> plan = MakePlan(run.config, run.model, run.ranks);
+  REQUIRE_OK(plan.status());
+  return plan->bytes_of(MemoryCategory::kHostStates) +
+         plan->bytes_of(MemoryCategory::kHostWeights) + plan->bytes_of(MemoryCategory::kHostSlots);
+}
+
+// The host, on which a rank may offload so many bytes.
+Backend WithHostCapacity(int64_t bytes) {
+  Backend backend = HostBackend();
+  backend.make_device = [bytes](int) {
+    auto device = std::make_unique<HostDevice>();
+    device->set_host_capacity(bytes);
+    return device;
+  };
+  return backend;
 }
 
 Model OneParameter(int64_t elements) {
@@ -88,16 +159,22 @@ TEST_CASE("Offload: random cells with saves in the middle give the bits and file
           "[zero][matrix]") {
   std::mt19937 random(4711);
   const auto one_of = [&](const auto& values) { return values[random() % std::size(values)]; };
+  const auto chance = [&](unsigned in) { return random() % in == 0; };
   const DType dtypes[] = {DType::kF32, DType::kBF16, DType::kF16};
-  for (int i = 0; i < 60; ++i) {
-    OffloadCell cell;
-    cell.stage = 1 + static_cast<int>(random() % 3);
+  const auto offload_somewhere = [&](OffloadCell& cell) {
     cell.optimizer = one_of(std::array{Place::kHost, Place::kNvme});
     if (cell.stage == 3) {
       cell.parameters = one_of(std::array{Place::kHost, Place::kNvme, Place::kDevice});
     }
     cell.gradients = one_of(std::array{true, true, false});
     cell.ratio = one_of(std::array{1.0, 0.3, 0.001, 0.77});
+    cell.buffers = 2 + static_cast<int>(random() % 3);
+  };
+  int resumed = 0, refused = 0;
+  for (int i = 0; i < 60; ++i) {
+    OffloadCell cell;
+    cell.stage = 1 + static_cast<int>(random() % 3);
+    offload_somewhere(cell);
     cell.micro_batches = 1 + static_cast<int>(random() % 3);
     cell.clip = static_cast<int>(random() % 3);
     cell.ranks = 1 + static_cast<int>(random() % 4);
@@ -108,26 +185,56 @@ TEST_CASE("Offload: random cells with saves in the middle give the bits and file
     }
     cell.kind =
         one_of(std::array{OptimizerKind::kAdamW, OptimizerKind::kSgd, OptimizerKind::kLion});
-    cell.model = one_of(ModelNames());
-    cell.overflows = random() % 3 == 0;
-    cell.buffers = 2 + static_cast<int>(random() % 3);
+    cell.overflows = chance(3);
     Extra extra;
-    if (random() % 3 == 0) extra.communication = one_of(dtypes);
-    if (random() % 3 == 0) extra.predivide = 4;
+    if (chance(3)) extra.communication = one_of(dtypes);
+    if (chance(3)) extra.predivide = 4;
     extra.evaluate_within = static_cast<int>(random() % 2);
-    extra.check = random() % 3 == 0;
-    extra.saves = random() % 2 == 0;
+    extra.check = chance(3);
+    extra.saves = chance(2);
+    extra.resumes = !extra.saves && chance(2);
+    extra.shapes = chance(2);
+    cell.model = extra.shapes ? "large" : one_of(ModelNames());
+    OffloadCell second = cell;
+    offload_somewhere(second);
+    const Model shapes = RandomModel(random, cell.dtype);
     INFO(i << ": " << cell.Name() << ", evaluations " << extra.evaluate_within << ", predivide "
-           << extra.predivide << (extra.saves ? ", saves" : ""));
+           << extra.predivide << (extra.saves ? ", saves" : "")
+           << (extra.shapes ? ", other shapes" : "")
+           << (extra.resumes ? ", resumed as " + second.Name() : ""));
     const TemporaryFolder disk, with, without;
-    const Outcome kept = RunToy(WithExtra(MakeRun(cell, ""), extra, without.path()));
-    const Outcome offloaded = RunToy(WithExtra(MakeRun(cell, disk.path()), extra, with.path()));
+    const auto run_of = [&](const OffloadCell& of, const std::string& folder,
+                            const std::string& saves) {
+      ToyRun run = WithExtra(MakeRun(of, folder), extra, saves);
+      if (extra.shapes) run.model = shapes;
+      run.config.offload.piece_elements = of.buffers == 3 ? 4096 : 2048;
+      return run;
+    };
+    const Outcome kept = RunToy(run_of(cell, "", without.path()));
+    ToyRun run = run_of(cell, disk.path(), with.path());
+    // What is planned is enough, to the byte; less is refused and leaves nothing.
+    const int64_t needed = OffloadedBytes(run);
+    if (needed > 0 && chance(2)) {
+      run.backend = WithHostCapacity(needed - 1 - static_cast<int64_t>(random()) % needed);
+      const Outcome outcome = RunToy(run);
+      CHECK(absl::IsResourceExhausted(outcome.status));
+      CHECK(outcome.live_bytes_left == 0);
+      CHECK(disk.Names().empty());
+      CHECK(with.Names().empty());
+      ++refused;
+    }
+    run.backend = WithHostCapacity(needed);
+    const Outcome offloaded =
+        extra.resumes ? RunResumed(run, run_of(second, disk.path(), ""), with.path()) : RunToy(run);
+    resumed += extra.resumes ? 1 : 0;
     CHECK_OK(kept.status);
     CHECK_OK(offloaded.status);
     CHECK(FirstDifference(kept, offloaded) == "");
     CHECK(disk.Names().empty());
-    CHECK((SavedFiles(with.path()) == SavedFiles(without.path())));
+    if (!extra.resumes) CHECK((SavedFiles(with.path()) == SavedFiles(without.path())));
   }
+  CHECK(resumed > 10);
+  CHECK(refused > 10);
 }
 
 TEST_CASE("Offload: a model without elements trains with an empty disk", "[zero]") {
@@ -271,6 +378,42 @@ TEST_CASE("Offload: a folder that is none or has no room is refused before anyth
     CHECK(std::string(outcome.status.message()).find("free") != std::string::npos);
   }
   CHECK(folder.Names().empty());
+}
+
+TEST_CASE("Offload: that threads do what io_uring was to do is noted once and io_uring is no news",
+          "[zero][thread]") {
+  const auto notes_of = [](bool refuse) {
+    std::vector<std::string> notes;
+    const TemporaryFolder folder;
+    Config config;
+    config.offload.optimizer = Place::kNvme;
+    config.offload.nvme_path = folder.path();
+    LocalWorld world(1);
+    bool refused = false;
+    InThread([&] {
+      refused = refuse && RefuseCall(SYS_io_uring_setup, EPERM);
+      HostDevice device;
+      const auto optimizer =
+          ShardedOptimizer::Create(config, OneParameter(100), &device, world.group(0));
+      if (optimizer.ok()) notes = (*optimizer)->notes();
+      if (!optimizer.ok()) notes = {optimizer.status().ToString()};
+    });
+    REQUIRE(refused == refuse);
+    return notes;
+  };
+  const auto of_ways = [](const std::vector<std::string>& notes) {
+    std::vector<std::string> found;
+    for (const std::string& note : notes) {
+      if (absl::StrContains(note, "io_uring")) found.push_back(note);
+    }
+    return found;
+  };
+  const std::vector<std::string> threads = of_ways(notes_of(true));
+  REQUIRE(threads.size() == 1);
+  CHECK_THAT(threads[0], Catch::Matchers::StartsWith("pread and pwrite on 4 threads: "));
+  // Where there is none it is told all the same.
+  const bool have_ring = DiskRing::Create(1).ok();
+  CHECK(of_ways(notes_of(false)).empty() == have_ring);
 }
 
 TEST_CASE("Offload: the report has the bytes that the plan gives a step", "[zero]") {

@@ -1,6 +1,4 @@
 // SaveWeights over older weights: what a reader may find at any moment, and what a refusal leaves.
-#include <fcntl.h>
-
 #include <atomic>
 #include <cerrno>
 #include <cstring>
@@ -11,8 +9,8 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
-#include "io/file_calls.h"
 #include "tests/catch.h"
+#include "tests/io/gated_files.h"
 #include "tests/zero/saved_folders.h"
 
 namespace zero::test {
@@ -20,65 +18,14 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Looks before each call that changes a file, and makes one of them fail.
-class CountedFiles : public FileCalls {
- public:
-  // Called before the n-th call (from 1 on) of `kind` on `path`; false: it fails with `error`.
-  using Gate = std::function<bool(int n, const std::string& kind, const std::string& path)>;
-  CountedFiles(int error, Gate gate)
-      : error_(error), gate_(std::move(gate)), before_(ReplaceFileCalls(this)) {}
-  ~CountedFiles() override { ReplaceFileCalls(before_); }
-  int calls() const { return calls_; }
-
-  int Open(const char* path, int flags, mode_t mode) override {
-    const bool creates = (flags & O_CREAT) != 0;
-    if (creates && !Goes("create", path)) return -1;
-    const int descriptor = FileCalls::Open(path, flags, mode);
-    const std::lock_guard<std::mutex> lock(mutex_);
-    if (descriptor >= 0) paths_[descriptor] = path;
-    return descriptor;
-  }
-  ssize_t Pwrite(int descriptor, const void* bytes, size_t count, off_t offset) override {
-    return Goes("write", PathOf(descriptor)) ? FileCalls::Pwrite(descriptor, bytes, count, offset)
-                                             : -1;
-  }
-  int Fsync(int descriptor) override {
-    return Goes("fsync", PathOf(descriptor)) ? 0 : -1;  // nothing here looks at the disk
-  }
-  int Truncate(int descriptor, off_t bytes) override {
-    return Goes("truncate", PathOf(descriptor)) ? FileCalls::Truncate(descriptor, bytes) : -1;
-  }
-  int Rename(const char* from, const char* to) override {
-    return Goes("rename", to) ? FileCalls::Rename(from, to) : -1;
-  }
-  int MakeFolder(const char* path, mode_t mode) override {
-    return Goes("mkdir", path) ? FileCalls::MakeFolder(path, mode) : -1;
-  }
-  int Unlink(const char* path) override {
-    return Goes("unlink", path) ? FileCalls::Unlink(path) : -1;
-  }
-  int RemoveFolder(const char* path) override {
-    return Goes("rmdir", path) ? FileCalls::RemoveFolder(path) : -1;
-  }
-
- private:
-  std::string PathOf(int descriptor) {
-    const std::lock_guard<std::mutex> lock(mutex_);
-    return paths_[descriptor];
-  }
-  bool Goes(const std::string& kind, const std::string& path) {
-    if (gate_(++calls_, kind, path)) return true;
-    errno = error_;
-    return false;
-  }
-
-  const int error_;
-  const Gate gate_;
-  std::atomic<int> calls_{0};
-  std::mutex mutex_;
-  std::map<int, std::string> paths_;
-  FileCalls* const before_;
-};
+// `gate`, for the calls that change something; nothing is synced, since nothing here looks at the
+// disk.
+GatedFiles::Gate ForChanges(GatedFiles::Gate gate) {
+  return [gate = std::move(gate)](const FileCall& call) {
+    const int next = call.number > 0 ? gate(call) : GatedFiles::kGoes;
+    return next == GatedFiles::kGoes && call.kind == "fsync" ? GatedFiles::kNothing : next;
+  };
+}
 
 // Old and new weights: bytes of their largest shards, so that they lie in how many files.
 struct Replacement {
@@ -127,8 +74,8 @@ TEST_CASE("SaveWeights: at no moment does a reader find new weights among old on
     std::set<std::string> found;
     {
       // The renames are those of one rank; before them nothing is to be seen.
-      const CountedFiles files(0, [&](int, const std::string& kind, const std::string&) {
-        if (kind == "write") return true;
+      const GatedFiles files(ForChanges([&](const FileCall& call) {
+        if (call.kind == "write") return GatedFiles::kGoes;
         const auto tensors = ReadTensors(folder.path());
         const std::lock_guard<std::mutex> lock(mutex);
         found.insert(!tensors.ok()             ? "none"
@@ -143,8 +90,8 @@ TEST_CASE("SaveWeights: at no moment does a reader find new weights among old on
         // What other readers take first.
         const auto single = SafetensorsFile::Open(folder.File("model.safetensors"));
         if (single.ok() && single->tensors().size() != old_weights.size()) found.insert("partial");
-        return true;
-      });
+        return GatedFiles::kGoes;
+      }));
       REQUIRE_OK(SaveAs(2, kNewSeed, folder.path(), replacement.new_limit));
     }
     std::set<std::string> allowed = {"old", "new"};
@@ -182,13 +129,12 @@ TEST_CASE("SaveWeights: whatever call fails every rank is told and old or new fi
       std::vector<std::string> told(2);
       bool reached = false;
       {
-        const CountedFiles files(error,
-                                 [&](int call, const std::string& kind, const std::string& path) {
-                                   if (call != n) return true;
-                                   failed = kind + " " + path;
-                                   reached = true;
-                                   return false;
-                                 });
+        const GatedFiles files(ForChanges([&](const FileCall& call) {
+          if (call.number != n) return GatedFiles::kGoes;
+          failed = call.kind + " " + call.path;
+          reached = true;
+          return error;
+        }));
         Config config;
         REQUIRE_OK(Run({config, SavedModel(), 2, kNewSeed, [&](Rank& rank) -> absl::Status {
                           const absl::Status status =
@@ -243,12 +189,13 @@ TEST_CASE("SaveWeights: a disk of one rank that is full is told with path and by
   const FileContents before = ReadFolder(folder.File("b"));
   // Headers fit, tensors do not; and it stays so.
   const std::string full = folder.File("b") + "/";
+  const std::string full_itself = fs::canonical(folder.File("b")).string() + "/";
   std::atomic<int> refused{0};
-  CountedFiles files(error, [&](int, const std::string& kind, const std::string& path) {
-    const bool tensors =
-        kind == "write" && absl::StartsWith(path, full) && path.find(".tmp") == std::string::npos;
-    return !tensors || ++refused == 1;
-  });
+  const GatedFiles files(ForChanges([&](const FileCall& call) {
+    const bool tensors = call.kind == "write" && absl::StartsWith(call.path, full_itself) &&
+                         !absl::StrContains(call.path, ".tmp");
+    return !tensors || ++refused == 1 ? GatedFiles::kGoes : error;
+  }));
   Config config;
   REQUIRE_OK(Run({config, SavedModel(), 3, kNewSeed, [&](Rank& rank) -> absl::Status {
                     const std::string path = folder.File(rank.group->rank() == 1 ? "b" : "a");
@@ -284,17 +231,18 @@ TEST_CASE("SaveWeights: a group that fails meanwhile ends it and leaves the old 
       fs::copy(before.File("a"), folder.File(name), fs::copy_options::recursive);
     }
     std::vector<absl::Status> told(3);
-    std::atomic<int> calls{0};
     std::atomic<bool> replacing{false};
     {
       ProcessGroup* group = nullptr;
       LocalWorld world(3, absl::Seconds(20));
       group = world.group(1);
-      const CountedFiles files(0, [&](int, const std::string& kind, const std::string& path) {
-        if (kind == "rename" && path.find(".saving-") == std::string::npos) replacing = true;
-        if (++calls == n && !replacing) group->Abort(absl::CancelledError("rank 1 was killed"));
-        return true;
-      });
+      const GatedFiles files(ForChanges([&](const FileCall& call) {
+        if (call.kind == "rename" && !absl::StrContains(call.path, ".saving-")) replacing = true;
+        if (call.number == n && !replacing) {
+          group->Abort(absl::CancelledError("rank 1 was killed"));
+        }
+        return GatedFiles::kGoes;
+      }));
       (void)RunRanks(world, [&](ProcessGroup* own) -> absl::Status {
         auto rank = Rank::Create(Config(), SavedModel(), own);
         if (!rank.ok()) return rank.status();

@@ -7,8 +7,8 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "io/file_calls.h"
 #include "io/weight_folder.h"
+#include "tests/io/replaced_files.h"
 #include "tests/io/temporary_folder.h"
 #include "tests/zero/rank_fixture.h"
 #include "tests/zero/toy_trainer.h"
@@ -19,14 +19,9 @@ using FileContents = std::map<std::string, std::string>;  // bytes by name
 
 // The system's calls but for fsync, which does nothing: for tests that look at no disk and would
 // wait for it hundreds of times. In force while it lives.
-class UnsyncedFiles : public FileCalls {
+class UnsyncedFiles : public ReplacedFiles {
  public:
-  UnsyncedFiles() : before_(ReplaceFileCalls(this)) {}
-  ~UnsyncedFiles() override { ReplaceFileCalls(before_); }
   int Fsync(int) override { return 0; }
-
- private:
-  FileCalls* const before_;
 };
 
 // Every file in a folder; folders in it are called "name/" and have no bytes.

@@ -4,8 +4,8 @@
 #include <cstring>
 
 #include "device/status.h"
+#include "io/aligned_bytes.h"
 #include "kernels/kernels.h"
-#include "zero/offload/disk_padding.h"
 #include "zero/stored_as.h"
 #include "zero/update_range.h"
 #include "zero/weight_store.h"

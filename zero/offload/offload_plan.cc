@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "zero/offload/disk_padding.h"
+#include "io/aligned_bytes.h"
 #include "zero/plan.h"
 
 namespace zero {

@@ -2,8 +2,8 @@
 
 #include <algorithm>
 
+#include "io/aligned_bytes.h"
 #include "kernels/step_scalars.h"
-#include "zero/offload/disk_padding.h"
 #include "zero/plan.h"
 
 namespace zero {

@@ -12,9 +12,9 @@
 #include "device/status.h"
 #include "tests/catch.h"
 #include "tests/collectives/rendezvous_test_util.h"
+#include "tests/io/gated_files.h"
 #include "tests/io/temporary_folder.h"
 #include "tests/zero/crash/saving_run.h"
-#include "tests/zero/crash/watched_files.h"
 
 namespace zero::test {
 namespace {
@@ -47,7 +47,7 @@ Backend ProcessBackend(int rank, int port) {
 // One rank's process: what it says is how the run ended, and how many calls there were.
 std::string RunRank(const SavingRun& run, int rank, int port, const std::string& folder,
                     int64_t kill_at) {
-  WatchedFiles files(kill_at > 0 ? KillAt(kill_at) : nullptr);
+  GatedFiles files(KillAt(kill_at), /*armed=*/false);
   const Outcome outcome = run.Run(
       folder, [&](int) { files.Arm(); }, [&](int) { files.Disarm(); }, ProcessBackend(rank, port));
   return absl::IsCancelled(outcome.status) ? absl::StrCat("ended ", files.calls())

@@ -3,9 +3,9 @@
 #include <string>
 
 #include "tests/catch.h"
+#include "tests/io/gated_files.h"
 #include "tests/io/temporary_folder.h"
 #include "tests/zero/crash/saving_run.h"
-#include "tests/zero/crash/watched_files.h"
 
 namespace zero::test {
 namespace {
@@ -17,7 +17,7 @@ int64_t KillEverywhere(const SavingRun& run) {
   int64_t calls = 0;
   {
     const TemporaryFolder folder;
-    WatchedFiles files;
+    GatedFiles files(nullptr, /*armed=*/false);
     whole = run.Run(
         folder.path(), [&](int) { files.Arm(); }, [&](int) { files.Disarm(); });
     REQUIRE_OK(whole.status);
@@ -30,7 +30,7 @@ int64_t KillEverywhere(const SavingRun& run) {
     INFO("killed at call " << n << " of " << calls);
     const TemporaryFolder folder;
     const ProcessEnd end = InProcess([&]() -> std::string {
-      WatchedFiles files(KillAt(n));
+      GatedFiles files(KillAt(n), /*armed=*/false);
       const Outcome outcome = run.Run(
           folder.path(), [&](int) { files.Arm(); }, [&](int) { files.Disarm(); });
       if (files.calls() >= n) return "lived on after the call";

@@ -8,7 +8,7 @@
 #include <functional>
 #include <utility>
 
-#include "tests/zero/crash/watched_files.h"
+#include "tests/io/gated_files.h"
 
 namespace zero::test {
 namespace {
@@ -105,10 +105,8 @@ class Disk {
 
 }  // namespace
 
-RecordedFiles::RecordedFiles(std::string folder)
-    : folder_(std::filesystem::canonical(folder).string()), before_(ReplaceFileCalls(this)) {}
-
-RecordedFiles::~RecordedFiles() { ReplaceFileCalls(before_); }
+RecordedFiles::RecordedFiles(const std::string& folder)
+    : folder_(std::filesystem::canonical(folder).string()) {}
 
 std::vector<FileOperation> RecordedFiles::log() const {
   const std::lock_guard<std::mutex> lock(mutex_);

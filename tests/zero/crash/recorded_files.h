@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "io/file_calls.h"
+#include "tests/io/replaced_files.h"
 
 namespace zero::test {
 
@@ -24,10 +24,9 @@ struct FileOperation {
 };
 
 // In force from its making to its end; passes everything on and keeps it in order.
-class RecordedFiles : public FileCalls {
+class RecordedFiles : public ReplacedFiles {
  public:
-  explicit RecordedFiles(std::string folder);
-  ~RecordedFiles() override;
+  explicit RecordedFiles(const std::string& folder);
 
   std::vector<FileOperation> log() const;
   // Operations so far.
@@ -50,7 +49,6 @@ class RecordedFiles : public FileCalls {
   auto Keep(FileOperation operation, Call call);
 
   const std::string folder_;
-  FileCalls* const before_;
   mutable std::mutex mutex_;
   std::vector<FileOperation> log_;
 };

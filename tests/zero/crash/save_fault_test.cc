@@ -18,9 +18,9 @@
 #include "device/status.h"
 #include "io/folder.h"
 #include "tests/catch.h"
+#include "tests/io/gated_files.h"
 #include "tests/io/temporary_folder.h"
 #include "tests/zero/crash/saving_run.h"
-#include "tests/zero/crash/watched_files.h"
 #include "zero/save/checkpoint_folder.h"
 #include "zero/save/checkpoint_reader.h"
 
@@ -79,13 +79,15 @@ int64_t FailEverywhere(const SavingRun& run, int error, const std::string& words
     std::string failed;
     std::mutex mutex;
     bool removing = false;
-    WatchedFiles files([&](int64_t call, const char* what, const std::string& path) {
-      if (call != n) return 0;
-      const std::lock_guard<std::mutex> lock(mutex);
-      failed = path;
-      removing = absl::StartsWith(what, "remove");
-      return error;
-    });
+    GatedFiles files(
+        [&](const FileCall& call) {
+          if (n == 0 || call.number != n) return GatedFiles::kGoes;
+          const std::lock_guard<std::mutex> lock(mutex);
+          failed = call.path;
+          removing = call.kind == "unlink" || call.kind == "rmdir";
+          return error;
+        },
+        /*armed=*/false);
     Outcome outcome;
     const Told told = Save(
         run, folder.path(), [&] { files.Arm(); }, [&] { files.Disarm(); }, &outcome);
@@ -179,8 +181,9 @@ TEST_CASE("Save faults: a step that is saved again is never without a checkpoint
   for (int64_t n = 0; n <= calls; ++n) {
     INFO("call " << n << " of " << calls << " fails");
     const TemporaryFolder folder;
-    WatchedFiles files(
-        [n](int64_t call, const char*, const std::string&) { return call == n ? EIO : 0; });
+    GatedFiles files(
+        [n](const FileCall& call) { return n > 0 && call.number == n ? EIO : GatedFiles::kGoes; },
+        /*armed=*/false);
     ToyRun toy = run.Toy();
     toy.steps = 1;
     toy.between = [&](ShardedOptimizer& optimizer, int, int step) -> absl::Status {
@@ -209,13 +212,12 @@ TEST_CASE("Save faults: a disk that takes longer than the deadline ends nothing"
   const SavingRun run{2, 3, asynchronous, "large"};
   const TemporaryFolder folder;
   std::atomic<bool> slow{false};
-  WatchedFiles files([&](int64_t, const char* what, const std::string& path) {
-    if (slow && std::string(what) == "sync" && absl::StrContains(path, "rank-00001")) {
+  const GatedFiles files([&](const FileCall& call) {
+    if (slow && call.kind == "fsync" && absl::StrContains(call.path, "rank-00001")) {
       std::this_thread::sleep_for(std::chrono::seconds(7));
     }
-    return 0;
+    return GatedFiles::kGoes;
   });
-  files.Arm();
   ToyRun toy = run.Toy();
   toy.deadline = absl::Seconds(3);
   toy.between = [&](ShardedOptimizer& optimizer, int, int step) -> absl::Status {
@@ -238,13 +240,12 @@ TEST_CASE("Save faults: what ended a save is told and not that slower ranks then
   std::promise<void> later;
   const std::shared_future<void> is_later = later.get_future().share();
   std::atomic<bool> begun{false};
-  WatchedFiles files([&](int64_t, const char* what, const std::string& path) {
-    if (std::string(what) != "write") return 0;
-    if (absl::StrContains(path, "rank-00001")) return ENOSPC;
-    if (absl::StrContains(path, "rank-00000") && !begun.exchange(true)) is_later.wait();
-    return 0;
+  const GatedFiles files([&](const FileCall& call) {
+    if (call.kind != "write") return GatedFiles::kGoes;
+    if (absl::StrContains(call.path, "rank-00001")) return ENOSPC;
+    if (absl::StrContains(call.path, "rank-00000") && !begun.exchange(true)) is_later.wait();
+    return GatedFiles::kGoes;
   });
-  files.Arm();
   ToyRun toy = run.Toy();
   // More than a writer takes before it waits for the disk, and the call returns at once.
   toy.model.units[1].parameters[0].shape = {1024, 1024};
@@ -270,12 +271,14 @@ TEST_CASE("Save faults: writes that take half of what they are given are repeate
           "[zero][checkpoint][crash]") {
   const SavingRun run{3, 3, true, "large"};
   const TemporaryFolder folder;
-  int64_t halved = 0;
-  WatchedFiles files([&](int64_t call, const char* what, const std::string&) {
-    const bool half = std::string(what) == "write" && call % 2 == 0;
-    halved += half ? 1 : 0;
-    return half ? WatchedFiles::kShort : 0;
-  });
+  std::atomic<int64_t> halved{0};
+  GatedFiles files(
+      [&](const FileCall& call) {
+        const bool half = call.kind == "write" && call.number % 2 == 0;
+        halved += half ? 1 : 0;
+        return half ? GatedFiles::kHalf : GatedFiles::kGoes;
+      },
+      /*armed=*/false);
   Outcome outcome;
   const Told told = Save(
       run, folder.path(), [&] { files.Arm(); }, [] {}, &outcome);

@@ -1,5 +1,7 @@
 #include "tests/zero/crash/saving_run.h"
 
+#include <signal.h>
+
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "device/status.h"
@@ -8,6 +10,13 @@
 #include "zero/save/checkpoint_reader.h"
 
 namespace zero::test {
+
+GatedFiles::Gate KillAt(int64_t n) {
+  return [n](const FileCall& call) {
+    if (n > 0 && call.number == n) raise(SIGKILL);
+    return GatedFiles::kGoes;
+  };
+}
 
 std::string SavingRun::Name() const {
   return absl::StrCat(ranks, " ranks, stage ", stage, asynchronous ? ", asynchronous" : "", ", ",

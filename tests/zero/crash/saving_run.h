@@ -4,6 +4,7 @@
 #include <functional>
 #include <string>
 
+#include "tests/io/gated_files.h"
 #include "tests/zero/in_process.h"
 #include "tests/zero/toy_trainer.h"
 
@@ -28,6 +29,9 @@ struct SavingRun {
               const std::function<void(int rank)>& after_second = nullptr,
               const Backend& backend = HostBackend()) const;
 };
+
+// Ends the process, and all its ranks, at the `n`-th call that changes a file; 0: never.
+GatedFiles::Gate KillAt(int64_t n);
 
 // What a restart in `folder` must find: cleans up, goes on from the latest checkpoint to the end,
 // and compares with `whole`, the run that nothing happened to. Empty, or what is wrong.
