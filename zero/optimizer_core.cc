@@ -68,7 +68,10 @@ absl::Status OptimizerCore::Initialise(Device* device, ProcessGroup* group,
   ZERO_ASSIGN_OR_RETURN(weights_, MakeWeights(parts, adopted));
   if (adopted.weights != nullptr) {
     ZERO_RETURN_IF_ERROR(states_->CopyWeights(*weights_));
-    if (pipeline_ != nullptr) ZERO_RETURN_IF_ERROR(pipeline_->CopyWeights(*weights_));
+    if (pipeline_ != nullptr) {
+      ZERO_RETURN_IF_ERROR(pipeline_->CopyWeights(*weights_));
+      ZERO_RETURN_IF_ERROR(offload_store_->Flush());
+    }
   }
   ZERO_ASSIGN_OR_RETURN(gradients_, MakeGradients(parts, adopted));
   ZERO_ASSIGN_OR_RETURN(transfer_, StateTransfer::Create(context_, weights_.get(), gradients_.get(),

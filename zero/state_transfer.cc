@@ -175,6 +175,7 @@ absl::Status StateTransfer::Write(State state, const Source& source) {
   }
   const bool weights = state == State::kWeight || state == State::kMaster;
   if (weights) weights_->Forget();
+  Begin();
   for (int u = 0; u < context_->units(); ++u) {
     const int parameters = static_cast<int>(context_->unit(u).parameters.size());
     const auto write = [&]() -> absl::Status {
@@ -189,7 +190,12 @@ absl::Status StateTransfer::Write(State state, const Source& source) {
       ZERO_RETURN_IF_ERROR(write());
     }
   }
+  if (offloaded_ != nullptr) ZERO_RETURN_IF_ERROR(offloaded_->Flush());
   return context_->arithmetic->Synchronize();
+}
+
+void StateTransfer::Begin() const {
+  if (offloaded_ != nullptr) offloaded_->Forget();
 }
 
 absl::Status StateTransfer::WriteParameter(State state, int unit, int p, const Source& source) {
@@ -274,6 +280,7 @@ absl::Span<const float> StateTransfer::DecodeRaw(absl::Span<const StoredAs> part
 }
 
 absl::Status StateTransfer::Read(State state, const Stream& stream, const Sink& sink) {
+  Begin();
   for (int u = 0; u < context_->units(); ++u) {
     const int parameters = static_cast<int>(context_->unit(u).parameters.size());
     for (int p = 0; p < parameters; ++p) {
@@ -345,6 +352,7 @@ absl::Status StateTransfer::ReadParameter(State state, int unit, int p, const St
 }
 
 absl::Status StateTransfer::Gather(State state, const std::string& name, absl::Span<float> out) {
+  Begin();
   for (int u = 0; u < context_->units(); ++u) {
     const std::vector<Parameter>& parameters = context_->model->units[u].parameters;
     for (int p = 0; p < static_cast<int>(parameters.size()); ++p) {

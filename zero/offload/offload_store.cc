@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <cstring>
+#include <map>
+#include <optional>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -13,6 +15,22 @@ namespace {
 // What is lost, if anything, is for whoever knows what was moved.
 absl::Status OfDisk(const absl::Status& status) {
   return status.ok() ? status : absl::UnavailableError(status.message());
+}
+
+// Sections in chunks of at most `most` bytes, each with the next one of its kind.
+std::vector<DiskChunk> ChunksOf(const std::vector<DiskSection>& sections, int64_t most) {
+  std::vector<DiskChunk> chunks;
+  std::map<std::optional<Section>, int> last;
+  for (const DiskSection& section : sections) {
+    for (int64_t done = 0; done < section.bytes; done += most) {
+      const auto chunk = static_cast<int>(chunks.size());
+      const auto before = last.emplace(section.section, -1).first;
+      if (before->second >= 0) chunks[static_cast<size_t>(before->second)].next = chunk;
+      before->second = chunk;
+      chunks.push_back({section.offset + done, std::min(most, section.bytes - done), -1});
+    }
+  }
+  return chunks;
 }
 
 }  // namespace
@@ -53,7 +71,16 @@ absl::StatusOr<std::unique_ptr<OffloadStore>> OffloadStore::Create(const Context
   ZERO_ASSIGN_OR_RETURN(DiskFile file,
                         DiskFile::Create(store->folder_->File("state"), plan.disk_bytes));
   store->file_ = std::move(file);
-  ZERO_ASSIGN_OR_RETURN(store->queue_, DiskQueue::Create());
+  store->chunks_ = ChunksOf(
+      DiskSections(context.plan->config, context.plan->layout, context.plan->moments, plan),
+      plan.disk_frame_bytes);
+  ZERO_ASSIGN_OR_RETURN(store->frames_,
+                        context.device->AllocateHost(
+                            DiskWindow::kFrames * plan.disk_frame_bytes, MemoryCategory::kHostSlots,
+                            "states on their way to a disk", HostMemory::kPageable));
+  ZERO_ASSIGN_OR_RETURN(
+      store->window_, DiskWindow::Create(&*store->file_, store->chunks_, store->frames_.bytes_at(0),
+                                         plan.disk_frame_bytes));
   return store;
 }
 
@@ -71,19 +98,9 @@ int64_t OffloadStore::weights_on_disk(int unit, int segment) const {
 }
 
 int64_t OffloadStore::ElementBytes(int unit, int segment, std::optional<Section> section) const {
-  const Config& config = context_.plan->config;
   const Segment& where = context_.unit(unit).segments[segment];
   if (!section.has_value()) return SizeOf(where.dtype);
-  switch (*section) {
-    case Section::kGradient:
-      return SizeOf(StoredType(config, where));
-    case Section::kMaster:
-      return MasterBytes(config, where);
-    case Section::kMoment1:
-    case Section::kMoment2:
-      break;
-  }
-  return 4;
+  return SectionBytes(context_.plan->config, where, context_.plan->moments, *section);
 }
 
 std::vector<OffloadStore::Range> OffloadStore::Find(int unit, int s, std::optional<Section> section,
@@ -126,7 +143,7 @@ absl::Status OffloadStore::Read(const Stream& stream, int unit, int segment,
     char* const out = static_cast<char*>(to) + range.first * element;
     ZERO_RETURN_IF_ERROR(range.memory != nullptr
                              ? context_.device->Copy(stream, out, range.memory, range.bytes)
-                             : OfDisk(queue_->Read(*file_, range.offset, out, range.bytes)));
+                             : OfDisk(window_->Read(range.offset, out, range.bytes)));
   }
   return absl::OkStatus();
 }
@@ -139,9 +156,17 @@ absl::Status OffloadStore::Write(const Stream& stream, int unit, int segment,
     const char* const in = static_cast<const char*>(from) + range.first * element;
     ZERO_RETURN_IF_ERROR(range.memory != nullptr
                              ? context_.device->Copy(stream, range.memory, in, range.bytes)
-                             : OfDisk(queue_->Write(*file_, range.offset, in, range.bytes)));
+                             : OfDisk(window_->Write(range.offset, in, range.bytes)));
   }
   return absl::OkStatus();
+}
+
+void OffloadStore::Forget() const {
+  if (window_ != nullptr) window_->Forget();
+}
+
+absl::Status OffloadStore::Flush() const {
+  return window_ == nullptr ? absl::OkStatus() : OfDisk(window_->Flush());
 }
 
 }  // namespace zero

@@ -9,7 +9,7 @@
 
 #include "absl/status/statusor.h"
 #include "io/disk_file.h"
-#include "io/disk_queue.h"
+#include "offload/disk_window.h"
 #include "offload/offload_folder.h"
 #include "zero/context.h"
 #include "zero/offload/offload_plan.h"
@@ -41,12 +41,16 @@ class OffloadStore {
 
   // Elements [first, first + n) of one section of what is offloaded of a segment's slice; an empty
   // section stands for the weights. To and from memory of the host: what lies in memory is copied
-  // on `stream`; a disk is read and written before the call returns, and what was enqueued for it
-  // must have run.
+  // on `stream`. A disk is read ahead and written behind, before these return and after: call
+  // Forget before the first of them, when what was enqueued for the disk has run, and Flush after
+  // the last Write. Many elements one after the other are as fast as the disk.
   absl::Status Read(const Stream& stream, int unit, int segment, std::optional<Section> section,
                     int64_t first, int64_t n, void* to) const;
   absl::Status Write(const Stream& stream, int unit, int segment, std::optional<Section> section,
                      int64_t first, int64_t n, const void* from) const;
+  void Forget() const;
+  // Returns when the disk has what was written, with the first error.
+  absl::Status Flush() const;
 
  private:
   // A run of bytes that lie together.
@@ -68,7 +72,9 @@ class OffloadStore {
   Buffer weights_;
   std::unique_ptr<OffloadFolder> folder_;
   std::optional<DiskFile> file_;
-  std::unique_ptr<DiskQueue> queue_;  // of Read and Write
+  std::vector<DiskChunk> chunks_;  // of the file
+  Buffer frames_;
+  std::unique_ptr<DiskWindow> window_;  // of Read and Write
 };
 
 }  // namespace zero
