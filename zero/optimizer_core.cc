@@ -54,6 +54,7 @@ absl::Status OptimizerCore::Initialise(Device* device, ProcessGroup* group,
     ZERO_ASSIGN_OR_RETURN(offload_streams_, OffloadStreams::Create(context_, *offload_store_));
     context_.offload = offload_streams_.all();
     context_.disk_failed = offload_store_->failed();
+    context_.disk_failure = offload_store_->failure();
     ZERO_ASSIGN_OR_RETURN(
         pipeline_, OffloadPipeline::Create(context_, offload_store_.get(), &offload_streams_));
   }

@@ -32,6 +32,8 @@ class OffloadStore {
   const DiskFile* file() const { return file_.has_value() ? &*file_ : nullptr; }
   // What Context::disk_failed points to; null where nothing is on a disk.
   int32_t* failed() const { return failed_.as<int32_t>(); }
+  // Set before that is.
+  const std::shared_ptr<DiskFailure>& failure() const { return failure_; }
   // Folders of dead runs that Create has removed.
   std::vector<std::string> removed() const {
     return folder_ == nullptr ? std::vector<std::string>() : folder_->removed();
@@ -68,6 +70,7 @@ class OffloadStore {
 
   const Context& context_;
   Buffer failed_;  // int32_t
+  std::shared_ptr<DiskFailure> failure_;
   Buffer records_;
   Buffer weights_;
   std::unique_ptr<OffloadFolder> folder_;
