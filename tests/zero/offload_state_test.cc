@@ -127,6 +127,28 @@ TEST_CASE("Offload: states are filled and read and saved in whole blocks and man
   CHECK(counter.Take().written == loaded.written);
 }
 
+TEST_CASE("Offload: states of the host begin as zeros whichever threads clear them",
+          "[zero][offload]") {
+  ThreadPool pool(3);
+  HostDevice::Options options;
+  options.pool = &pool;
+  LocalWorld world(1);
+  Config config;
+  config.stage = 3;
+  config.offload.optimizer = Place::kHost;
+  config.offload.parameters = Place::kHost;
+  auto rank =
+      Rank::Create(config, SimpleModel(1, 3'000'001, DType::kBF16), world.group(0), options);
+  REQUIRE_OK(rank.status());
+  const absl::StatusOr<Values> values = ReadAll(*rank->optimizer);
+  REQUIRE_OK(values.status());
+  CHECK(values->size() == 4);
+  for (const auto& [name, all] : *values) {
+    INFO(name);
+    CHECK(all == std::vector<float>(3'000'001, 0.0f));
+  }
+}
+
 TEST_CASE("Offload: whatever transfer fails of states on a disk is told and can be done again",
           "[zero][offload]") {
   const TemporaryFolder folder, checkpoints;

@@ -7,10 +7,14 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "device/host_device.h"
 #include "device/status.h"
 
 namespace zero {
 namespace {
+
+// Of memory, by one thread at a time.
+constexpr int64_t kClearedBytes = int64_t{1} << 21;
 
 // What is lost, if anything, is for whoever knows what was moved.
 absl::Status OfDisk(const absl::Status& status) {
@@ -43,12 +47,17 @@ absl::StatusOr<std::unique_ptr<OffloadStore>> OffloadStore::Create(const Context
   std::unique_ptr<OffloadStore> store(new OffloadStore(context));
   const Offload& config = context.plan->config.offload;
   const OffloadPlan& plan = context.plan->offload;
+  // Of the updates, whose threads these are.
+  ZERO_ASSIGN_OR_RETURN(const std::unique_ptr<Stream> stream,
+                        context.device->CreateHostStream("clear-states"));
   const auto allocate = [&](Buffer& buffer, int64_t bytes, MemoryCategory category,
                             const char* what) -> absl::Status {
     ZERO_ASSIGN_OR_RETURN(
         buffer, context.device->AllocateHost(bytes, category, what, HostMemoryOf(config)));
-    // Gaps of records are never written.
-    if (bytes > 0) std::memset(buffer.data(), 0, static_cast<size_t>(bytes));
+    // Gaps of records are never written. Who touches a page first makes the system find one.
+    ParallelFor(HostPool(*stream), bytes, kClearedBytes, [&](int64_t begin, int64_t end) {
+      std::memset(buffer.bytes_at(begin), 0, static_cast<size_t>(end - begin));
+    });
     return absl::OkStatus();
   };
   if (config.optimizer == Place::kHost) {
