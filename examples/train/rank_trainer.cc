@@ -53,8 +53,9 @@ absl::Status RankTrainer::SetInitialWeights() {
   const auto deviation = [this](const Parameter& parameter) {
     return llama::InitialDeviation(job_.model, parameter);
   };
-  return optimizer_->Write(State::kMaster,
-                           NormalInitializer(static_cast<uint64_t>(job_.options.seed), deviation));
+  return optimizer_->Write(
+      State::kMaster,
+      NormalInitializer(static_cast<uint64_t>(job_.options.seed), deviation, job_.pool));
 }
 
 absl::Status RankTrainer::Run() {
