@@ -202,13 +202,26 @@ absl::Status DiskWindow::Write(int64_t offset, const void* from, int64_t bytes) 
   const char* const in = static_cast<const char*>(from);
   for (int64_t done = 0; done < bytes;) {
     ZERO_ASSIGN_OR_RETURN(const Part part, PartAt(offset + done, bytes - done));
-    ZERO_RETURN_IF_ERROR(WritePart(part, in + done));
+    ZERO_ASSIGN_OR_RETURN(char* const memory, FillPart(part));
+    std::memcpy(memory, in + done, static_cast<size_t>(part.bytes));
     done += part.bytes;
   }
   return absl::OkStatus();
 }
 
-absl::Status DiskWindow::WritePart(const Part& part, const char* from) {
+absl::StatusOr<char*> DiskWindow::Fill(int64_t offset, int64_t bytes) {
+  ZERO_ASSIGN_OR_RETURN(const Part part, PartAt(offset, bytes));
+  if (part.bytes == bytes) return FillPart(part);
+  return absl::InvalidArgumentError(absl::StrCat(file_->path(), ": ", bytes, " bytes at byte ",
+                                                 offset, " do not lie in one chunk"));
+}
+
+int64_t DiskWindow::InOneChunk(int64_t offset, int64_t bytes) const {
+  const absl::StatusOr<Part> part = PartAt(offset, bytes);
+  return part.ok() ? part->bytes : 0;
+}
+
+absl::StatusOr<char*> DiskWindow::FillPart(const Part& part) {
   Frame& frame = Use(part.chunk);
   if (!frame.written.empty() && frame.written.back().end > part.begin)
     Store(frame);  // not in order
@@ -219,8 +232,7 @@ absl::Status DiskWindow::WritePart(const Part& part, const char* from) {
   } else {
     frame.written.push_back({part.begin, part.begin + part.bytes});
   }
-  std::memcpy(frame.memory + part.begin, from, static_cast<size_t>(part.bytes));
-  return absl::OkStatus();
+  return frame.memory + part.begin;
 }
 
 absl::Status DiskWindow::Flush() {

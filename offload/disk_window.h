@@ -47,6 +47,11 @@ class DiskWindow {
   absl::Status Read(int64_t offset, void* to, int64_t bytes);
   // Copies them. The error of the disk may come with a later Write, or in Flush.
   absl::Status Write(int64_t offset, const void* from, int64_t bytes);
+  // How many of the bytes lie in one chunk with the first; 0: that lies in none.
+  int64_t InOneChunk(int64_t offset, int64_t bytes) const;
+  // Write without the copy, of bytes in one chunk: memory that the caller fills before any other
+  // call. They stay there to be read while not more than three other chunks are begun.
+  absl::StatusOr<char*> Fill(int64_t offset, int64_t bytes);
   // Returns when all is on the disk that was written, with the first error since Forget.
   absl::Status Flush();
 
@@ -89,7 +94,8 @@ class DiskWindow {
   // What of the bytes at `offset` lies in one chunk. kInvalidArgument: nothing does.
   absl::StatusOr<Part> PartAt(int64_t offset, int64_t bytes) const;
   absl::Status ReadPart(const Part& part, char* to);
-  absl::Status WritePart(const Part& part, const char* from);
+  // Memory of the part, which counts as written.
+  absl::StatusOr<char*> FillPart(const Part& part);
   Frame* Held(int chunk);
   // The frame of a chunk, which is in use from now on.
   Frame& Use(int chunk);

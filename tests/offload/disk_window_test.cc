@@ -203,6 +203,25 @@ TEST_CASE("DiskWindow: a read that fails is told to whoever asks for it and may 
   CHECK(w.Reads(w.chunks[4].offset + 5, 1000));
 }
 
+TEST_CASE("DiskWindow: what is filled in place is written", "[thread]") {
+  Window w;
+  for (const DiskChunk& chunk : w.chunks) {
+    for (int64_t done = 0; done < chunk.bytes; done += 300'000) {
+      const int64_t offset = chunk.offset + done;
+      const int64_t bytes = w.window->InOneChunk(offset, 300'000);
+      CHECK(bytes == std::min<int64_t>(300'000, chunk.bytes - done));
+      const absl::StatusOr<char*> memory = w.window->Fill(offset, bytes);
+      REQUIRE_OK(memory.status());
+      const char* const from = w.Fill(offset, bytes, 5);
+      std::copy(from, from + bytes, *memory);
+    }
+  }
+  REQUIRE_OK(w.window->Flush());
+  CHECK(w.InFile() == w.content);
+  CHECK(w.window->InOneChunk(w.file->size(), 1) == 0);
+  CHECK(absl::IsInvalidArgument(w.window->Fill(10, kFrame).status()));
+}
+
 TEST_CASE("DiskWindow: what others have written is seen after Forget", "[thread]") {
   Window w;
   w.WriteAll(100'000);

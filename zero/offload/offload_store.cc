@@ -171,6 +171,21 @@ absl::Status OffloadStore::Write(const Stream& stream, int unit, int segment,
   return absl::OkStatus();
 }
 
+int64_t OffloadStore::FillsAtOnce(int unit, int segment, Section section, int64_t first,
+                                  int64_t n) const {
+  const std::vector<Range> ranges = Find(unit, segment, section, first, n);
+  if (window_ == nullptr || ranges.empty() || ranges[0].memory != nullptr) return 0;
+  return window_->InOneChunk(ranges[0].offset, ranges[0].bytes) / 4;
+}
+
+absl::StatusOr<float*> OffloadStore::Fill(int unit, int segment, Section section, int64_t first,
+                                          int64_t n) const {
+  const std::vector<Range> ranges = Find(unit, segment, section, first, n);
+  const absl::StatusOr<char*> memory = window_->Fill(ranges[0].offset, n * 4);
+  if (!memory.ok()) return OfDisk(memory.status());
+  return reinterpret_cast<float*>(*memory);
+}
+
 void OffloadStore::Forget() const {
   if (window_ != nullptr) window_->Forget();
 }

@@ -50,6 +50,12 @@ class OffloadStore {
                     int64_t first, int64_t n, void* to) const;
   absl::Status Write(const Stream& stream, int unit, int segment, std::optional<Section> section,
                      int64_t first, int64_t n, const void* from) const;
+  // Write without the copy, of a section in fp32: memory that `n` elements are to be filled in
+  // before any other call; n is at most what FillsAtOnce gives for it, which is 0 where they are
+  // not on a disk. They stay there while as many elements of others are written.
+  int64_t FillsAtOnce(int unit, int segment, Section section, int64_t first, int64_t n) const;
+  absl::StatusOr<float*> Fill(int unit, int segment, Section section, int64_t first,
+                              int64_t n) const;
   void Forget() const;
   // Returns when the disk has what was written, with the first error.
   absl::Status Flush() const;
