@@ -27,18 +27,34 @@ int OpenRetrying(const std::string& path, int flags) {
   return descriptor;
 }
 
-absl::Status SetAside(int descriptor, const std::string& path, int64_t bytes) {
-  if (bytes == 0) return absl::OkStatus();
+absl::Status NoRoom(const std::string& path, int64_t bytes, int error) {
+  return PosixError(path, absl::StrCat("cannot set ", bytes, " bytes aside", FreeThere(path)),
+                    error);
+}
+
+// False: the file has its length, but the file system sets no room aside.
+absl::StatusOr<bool> SetAside(int descriptor, const std::string& path, int64_t bytes) {
+  if (bytes == 0) return true;
   int result = 0;
   do {
     result = Files().Allocate(descriptor, bytes);
   } while (result != 0 && errno == EINTR);
-  if (result == 0) return absl::OkStatus();
+  if (result == 0) return true;
   const int error = errno;
   // What it took before it failed would count as used.
   Files().Truncate(descriptor, 0);
-  return PosixError(path, absl::StrCat("cannot set ", bytes, " bytes aside", FreeThere(path)),
-                    error);
+  if (error != EOPNOTSUPP && error != ENOSYS) return NoRoom(path, bytes, error);
+  // To write it whole instead would take as long as the first steps.
+  struct statvfs info = {};
+  if (fstatvfs(descriptor, &info) == 0 &&
+      bytes / static_cast<int64_t>(info.f_frsize) >= static_cast<int64_t>(info.f_bavail)) {
+    return NoRoom(path, bytes, ENOSPC);
+  }
+  do {
+    result = Files().Truncate(descriptor, bytes);
+  } while (result != 0 && errno == EINTR);
+  if (result != 0) return NoRoom(path, bytes, errno);
+  return false;
 }
 
 struct Alignments {
@@ -95,12 +111,17 @@ absl::StatusOr<DiskFile> DiskFile::Create(const std::string& path, int64_t bytes
   const int descriptor = OpenRetrying(path, O_CREAT | O_EXCL);
   if (descriptor < 0) return PosixError(path, "cannot create", errno);
   DiskFile file(descriptor, path, bytes);
-  const absl::Status room = SetAside(descriptor, path, PaddedForDisk(bytes));
+  const absl::StatusOr<bool> room = SetAside(descriptor, path, PaddedForDisk(bytes));
   if (!room.ok()) {
     Files().Unlink(path.c_str());
-    return room;
+    return room.status();
   }
   file.TryDirect();
+  if (!*room) {
+    const std::string what = absl::StrCat(
+        path, ": its file system sets no room aside, so that a later write may find the disk full");
+    file.note_ = file.note_.empty() ? what : absl::StrCat(what, "; ", file.note_);
+  }
   return file;
 }
 

@@ -15,7 +15,8 @@ namespace zero {
 class DiskFile {
  public:
   // Creates a file that must not exist yet and sets its room on the disk aside, so that no write
-  // finds the disk full; it reads as zeros. Opened with O_DIRECT where the file system takes it.
+  // finds the disk full; it reads as zeros. Where the file system cannot do that, there is as much
+  // room now, and note() says so. Opened with O_DIRECT where the file system takes it.
   // kResourceExhausted with the bytes wanted and free, kAlreadyExists and the other codes of
   // PosixError; there is no file then that was not there before.
   static absl::StatusOr<DiskFile> Create(const std::string& path, int64_t bytes);
@@ -33,7 +34,8 @@ class DiskFile {
   // Of what a transfer needs, in bytes, at most kDiskAlignment; 1 where it is not direct.
   int64_t offset_alignment() const { return offset_alignment_; }
   int64_t memory_alignment() const { return memory_alignment_; }
-  // Why it is not direct, in a sentence for whoever runs the program; empty if it is.
+  // Why it is not direct, and that no room is set aside, for whoever runs the program; empty if it
+  // is as it should be.
   const std::string& note() const { return note_; }
 
  private:

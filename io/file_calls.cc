@@ -36,11 +36,7 @@ int FileCalls::Bypass(int descriptor, bool on) {
 
 int FileCalls::Truncate(int descriptor, off_t bytes) { return ftruncate(descriptor, bytes); }
 
-int FileCalls::Allocate(int descriptor, off_t bytes) {
-  const int error = posix_fallocate(descriptor, 0, bytes);
-  if (error != 0) errno = error;
-  return error == 0 ? 0 : -1;
-}
+int FileCalls::Allocate(int descriptor, off_t bytes) { return fallocate(descriptor, 0, 0, bytes); }
 
 int FileCalls::Lock(int descriptor) { return flock(descriptor, LOCK_EX | LOCK_NB); }
 

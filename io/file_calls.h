@@ -8,7 +8,7 @@
 namespace zero {
 
 // Each as the system call of that name, errno included: Truncate is ftruncate, Allocate
-// posix_fallocate from byte 0 on, Lock flock for one holder and at once, MakeFolder mkdir,
+// fallocate from byte 0 on, Lock flock for one holder and at once, MakeFolder mkdir,
 // RemoveFolder rmdir, Bypass what fcntl does to O_DIRECT. A derived class counts, fails or records
 // calls, or ends the process at one, and passes the others on to these. Called from several
 // threads.

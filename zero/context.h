@@ -1,6 +1,8 @@
 // What the parts of one optimizer share.
 #pragma once
 
+#include <memory>
+#include <string>
 #include <vector>
 
 #include "absl/status/statusor.h"
@@ -8,6 +10,7 @@
 #include "collectives/process_group.h"
 #include "device/device.h"
 #include "zero/model.h"
+#include "zero/offload/disk_failure.h"
 #include "zero/plan.h"
 
 namespace zero {
@@ -24,6 +27,8 @@ struct Context {
   std::vector<const Stream*> offload;  // those of what is offloaded; none where nothing is
   // Memory of the host that the device reads: not 0 once a disk has failed. Null: there is none.
   const int32_t* disk_failed = nullptr;
+  // What it failed of; null likewise.
+  std::shared_ptr<const DiskFailure> disk_failure;
 
   int rank() const { return group->rank(); }
   // All streams of the optimizer. Those of what is offloaded come first: theirs is the error that

@@ -5,8 +5,12 @@
 #include <cmath>
 #include <utility>
 
+#include "device/host_device.h"
+
 namespace zero {
 namespace {
+
+constexpr int64_t kFilledElements = 4096;  // by one thread at a time
 
 using Block = std::array<uint32_t, 4>;
 
@@ -31,16 +35,28 @@ double Uniform(uint32_t high, uint32_t low) {
   return (static_cast<double>(bits) + 0.5) * 0x1p-52;
 }
 
-float NormalFor(uint64_t key, uint64_t name_hash, int64_t element) {
-  const uint64_t pair = static_cast<uint64_t>(element) / 2;
+// Elements 2 x pair and 2 x pair + 1.
+struct Polar {
+  double radius = 0;
+  double angle = 0;
+  float even() const { return static_cast<float>(radius * std::cos(angle)); }
+  float odd() const { return static_cast<float>(radius * std::sin(angle)); }
+};
+
+Polar PolarFor(uint64_t key, uint64_t name_hash, int64_t pair) {
+  const auto counter = static_cast<uint64_t>(pair);
   const Block random =
-      Philox({static_cast<uint32_t>(pair), static_cast<uint32_t>(pair >> 32),
+      Philox({static_cast<uint32_t>(counter), static_cast<uint32_t>(counter >> 32),
               static_cast<uint32_t>(name_hash), static_cast<uint32_t>(name_hash >> 32)},
              static_cast<uint32_t>(key), static_cast<uint32_t>(key >> 32));
   constexpr double kTwoPi = 6.283185307179586476925;
-  const double radius = std::sqrt(-2 * std::log(Uniform(random[0], random[1])));
-  const double angle = kTwoPi * Uniform(random[2], random[3]);
-  return static_cast<float>(radius * (element % 2 == 0 ? std::cos(angle) : std::sin(angle)));
+  return {std::sqrt(-2 * std::log(Uniform(random[0], random[1]))),
+          kTwoPi * Uniform(random[2], random[3])};
+}
+
+float NormalFor(uint64_t key, uint64_t name_hash, int64_t element) {
+  const Polar pair = PolarFor(key, name_hash, element / 2);
+  return element % 2 == 0 ? pair.even() : pair.odd();
 }
 
 }  // namespace
@@ -62,19 +78,32 @@ float NormalAt(uint64_t seed, const std::string& name, int64_t element) {
 void FillNormal(uint64_t seed, const std::string& name, int64_t first, float deviation,
                 absl::Span<float> out) {
   const uint64_t hash = NameHash(name);
-  for (size_t i = 0; i < out.size(); ++i) {
+  size_t i = 0;
+  if (first % 2 != 0 && !out.empty()) out[i++] = deviation * NormalFor(seed, hash, first);
+  for (; i + 1 < out.size(); i += 2) {
+    const Polar pair = PolarFor(seed, hash, (first + static_cast<int64_t>(i)) / 2);
+    out[i] = deviation * pair.even();
+    out[i + 1] = deviation * pair.odd();
+  }
+  if (i < out.size()) {
     out[i] = deviation * NormalFor(seed, hash, first + static_cast<int64_t>(i));
   }
 }
 
-Source NormalInitializer(uint64_t seed, std::function<float(const Parameter&)> deviation) {
-  return [seed, deviation = std::move(deviation)](const Parameter& parameter, int64_t first,
-                                                  absl::Span<float> out) {
+Source NormalInitializer(uint64_t seed, std::function<float(const Parameter&)> deviation,
+                         ThreadPool* pool) {
+  return [seed, deviation = std::move(deviation), pool](const Parameter& parameter, int64_t first,
+                                                        absl::Span<float> out) {
     if (parameter.shape.size() == 1) {
       std::fill(out.begin(), out.end(), 1.0f);
-    } else {
-      FillNormal(seed, parameter.name, first, deviation(parameter), out);
+      return absl::OkStatus();
     }
+    const float scale = deviation(parameter);
+    ParallelFor(
+        pool, static_cast<int64_t>(out.size()), kFilledElements, [&](int64_t begin, int64_t end) {
+          FillNormal(seed, parameter.name, first + begin, scale,
+                     out.subspan(static_cast<size_t>(begin), static_cast<size_t>(end - begin)));
+        });
     return absl::OkStatus();
   };
 }

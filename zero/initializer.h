@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <string>
 
+#include "device/thread_pool.h"
 #include "zero/sharded_optimizer.h"
 
 namespace zero {
@@ -20,7 +21,9 @@ void FillNormal(uint64_t seed, const std::string& name, int64_t first, float dev
                 absl::Span<float> out);
 
 // A Source for ShardedOptimizer::Write(State::kMaster, ...): one-dimensional parameters are 1, the
-// others normal with `deviation(parameter)`.
-Source NormalInitializer(uint64_t seed, std::function<float(const Parameter&)> deviation);
+// others normal with `deviation(parameter)`. The threads of `pool`, which outlives the source,
+// share the work; null: the caller's alone.
+Source NormalInitializer(uint64_t seed, std::function<float(const Parameter&)> deviation,
+                         ThreadPool* pool = nullptr);
 
 }  // namespace zero

@@ -59,6 +59,7 @@ absl::Status OptimizerCore::Initialise(Device* device, ProcessGroup* group,
     ZERO_ASSIGN_OR_RETURN(offload_streams_, OffloadStreams::Create(context_, *offload_store_));
     context_.offload = offload_streams_.all();
     context_.disk_failed = offload_store_->failed();
+    context_.disk_failure = offload_store_->failure();
     ZERO_ASSIGN_OR_RETURN(
         pipeline_, OffloadPipeline::Create(context_, offload_store_.get(), &offload_streams_));
   }
@@ -73,7 +74,10 @@ absl::Status OptimizerCore::Initialise(Device* device, ProcessGroup* group,
   ZERO_ASSIGN_OR_RETURN(weights_, MakeWeights(parts, adopted));
   if (adopted.weights != nullptr) {
     ZERO_RETURN_IF_ERROR(states_->CopyWeights(*weights_));
-    if (pipeline_ != nullptr) ZERO_RETURN_IF_ERROR(pipeline_->CopyWeights(*weights_));
+    if (pipeline_ != nullptr) {
+      ZERO_RETURN_IF_ERROR(pipeline_->CopyWeights(*weights_));
+      ZERO_RETURN_IF_ERROR(offload_store_->Flush());
+    }
   }
   ZERO_ASSIGN_OR_RETURN(gradients_, MakeGradients(parts, adopted));
   backward_updates_.emplace(context_, step_.get(), pipeline_.get(), weights_.get(),

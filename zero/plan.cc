@@ -7,6 +7,7 @@
 #include "device/status.h"
 #include "kernels/decide.h"
 #include "kernels/kernels.h"
+#include "offload/disk_window.h"
 #include "zero/gather_schedule.h"
 #include "zero/parameter_groups.h"
 #include "zero/rank_exchange.h"
@@ -314,7 +315,8 @@ absl::StatusOr<Plan> MakePlan(const Config& config, const Model& model, int worl
     set(MemoryCategory::kHostWeights, offload.weight_bytes);
   }
   set(MemoryCategory::kHostSlots, offload.slot_count * offload.slot_bytes +
-                                      offload.weight_slot_count * offload.weight_slot_bytes);
+                                      offload.weight_slot_count * offload.weight_slot_bytes +
+                                      DiskWindow::kFrames * offload.disk_frame_bytes);
   set(MemoryCategory::kOffloadSlots, 2 * offload.sum_slot_bytes);
   return plan;
 }

@@ -96,7 +96,8 @@ struct Plan {
   //   host_states     (s+o)T/N  or, on a disk, offload.disk_bytes
   //   host_weights    w(T+F)/N  likewise
   //   host_slots      buffer_count pieces on their way, and as many of weights where those are on a
-  //                   disk
+  //                   disk; with a disk also 6 sections of a piece, of 4 MiB at most, that states
+  //                   pass through when they are filled, read or saved
   //   offload_slots   2 x s x the slice of the largest reduction group
   std::array<int64_t, kMemoryCategories> bytes = {};
   int64_t bytes_of(MemoryCategory category) const { return bytes[static_cast<int>(category)]; }

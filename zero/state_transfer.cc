@@ -175,6 +175,7 @@ absl::Status StateTransfer::Write(State state, const Source& source) {
   }
   const bool weights = state == State::kWeight || state == State::kMaster;
   if (weights) weights_->Forget();
+  Begin();
   for (int u = 0; u < context_->units(); ++u) {
     const int parameters = static_cast<int>(context_->unit(u).parameters.size());
     const auto write = [&]() -> absl::Status {
@@ -189,7 +190,12 @@ absl::Status StateTransfer::Write(State state, const Source& source) {
       ZERO_RETURN_IF_ERROR(write());
     }
   }
+  if (offloaded_ != nullptr) ZERO_RETURN_IF_ERROR(offloaded_->Flush());
   return context_->arithmetic->Synchronize();
+}
+
+void StateTransfer::Begin() const {
+  if (offloaded_ != nullptr) offloaded_->Forget();
 }
 
 absl::Status StateTransfer::WriteParameter(State state, int unit, int p, const Source& source) {
@@ -213,9 +219,24 @@ absl::Status StateTransfer::WriteParameter(State state, int unit, int p, const S
   const bool only_ours =
       state == State::kMoment1 || state == State::kMoment2 ||
       (state == State::kMaster && MasterBytes(context_->plan->config, segment) > 0);
-  const bool in_place = only_ours && places[0].stored == StoredAs::kF32 &&
-                        places[0].offloaded == 0 && context_->device->kind() == DeviceKind::kHost;
-  int64_t filled = from;  // in place, up to here
+  const StatePlace& target = places[0];
+  const int64_t shift = target.sliced ? own : 0;
+  const int64_t own_end = target.sliced ? std::min(to, own + segment.slice) : to;
+  // Elements from `first` on that can be filled where they lie.
+  const auto room = [&](int64_t first) -> int64_t {
+    if (!only_ours || target.stored != StoredAs::kF32 || first < shift || first >= own_end)
+      return 0;
+    const int64_t offloaded = std::min(target.offloaded - (first - shift), own_end - first);
+    if (offloaded > 0) {
+      return offloaded_->FillsAtOnce(unit, run.segment, *SectionOf(target.state), first - shift,
+                                     offloaded);
+    }
+    const bool there = target.offloaded == 0 && context_->device->kind() == DeviceKind::kHost;
+    return there ? own_end - first : 0;
+  };
+  float* filled = nullptr;  // where elements [filled_first, filled_end) lie
+  int64_t filled_first = from;
+  int64_t filled_end = from;
   for (int64_t first = from; first < to; first += kWriteElements) {
     const int64_t n = std::min(kWriteElements, to - first);
     // While the device takes one half of the staging memory, the source fills the other.
@@ -224,28 +245,33 @@ absl::Status StateTransfer::WriteParameter(State state, int unit, int p, const S
     if (half.copied->recorded()) {
       ZERO_RETURN_IF_ERROR(half.copied->Synchronize(2 * context_->group->deadline()));
     }
-    const int64_t shift0 = places[0].sliced ? own : 0;
-    const int64_t own_end = places[0].sliced ? std::min(to, own + segment.slice) : to;
-    const bool fills = in_place && first >= shift0 && first + n <= own_end;
-    float* const values =
-        fills ? reinterpret_cast<float*>(places[0].device) + (first - shift0) : half.values;
-    if (!fills || first == filled) {
-      int64_t asked = n;
-      if (fills) {
-        // As many pieces as there are; the last one of all may be shorter.
-        const int64_t left = own_end - first;
-        asked = std::min(own_end == to ? left : left - left % kWriteElements, kInPlaceElements);
+    if (first >= filled_end) {
+      int64_t asked = std::min(room(first), kInPlaceElements);
+      // As many pieces as there are; the last one of all may be shorter.
+      if (first + asked < to) asked -= asked % kWriteElements;
+      if (asked > 0) {
+        filled_first = first;
+        filled_end = first + asked;
+        filled = reinterpret_cast<float*>(target.device) + (first - shift);
+        if (target.offloaded > 0) {
+          ZERO_ASSIGN_OR_RETURN(
+              filled,
+              offloaded_->Fill(unit, run.segment, *SectionOf(target.state), first - shift, asked));
+        }
+        ZERO_RETURN_IF_ERROR(source(parameter, first - run.first, absl::MakeSpan(filled, asked)));
       }
-      ZERO_RETURN_IF_ERROR(source(parameter, first - run.first, absl::MakeSpan(values, asked)));
-      filled = first + asked;
+    }
+    const bool fills = first < filled_end;
+    float* const values = fills ? filled + (first - filled_first) : half.values;
+    if (!fills) {
+      ZERO_RETURN_IF_ERROR(source(parameter, first - run.first, absl::MakeSpan(values, n)));
     }
     char* raw = half.raw;
     for (const StatePlace& place : places) {
-      if (fills && &place == &places[0]) continue;
+      if (fills && &place == &target) continue;
       const int64_t begin = place.sliced ? std::max(first, own) : first;
       const int64_t end = place.sliced ? std::min(first + n, own + segment.slice) : first + n;
       if (!place.exists || begin >= end) continue;
-      const int64_t shift = place.sliced ? own : 0;
       const absl::Span<float> written(values + (begin - first), static_cast<size_t>(end - begin));
       const int64_t element = BytesOf(place.stored);
       const char* encoded = reinterpret_cast<const char*>(written.data());
@@ -256,7 +282,8 @@ absl::Status StateTransfer::WriteParameter(State state, int unit, int p, const S
         if (state == State::kWeight && &place == &places[0]) Decode(raw, place.stored, written);
         raw += (end - begin) * element;
       }
-      ZERO_RETURN_IF_ERROR(CopyIn(stream, place, begin - shift, end - begin, encoded));
+      ZERO_RETURN_IF_ERROR(
+          CopyIn(stream, place, begin - (place.sliced ? own : 0), end - begin, encoded));
     }
     ZERO_RETURN_IF_ERROR(half.copied->Record(stream));
   }
@@ -274,6 +301,7 @@ absl::Span<const float> StateTransfer::DecodeRaw(absl::Span<const StoredAs> part
 }
 
 absl::Status StateTransfer::Read(State state, const Stream& stream, const Sink& sink) {
+  Begin();
   for (int u = 0; u < context_->units(); ++u) {
     const int parameters = static_cast<int>(context_->unit(u).parameters.size());
     for (int p = 0; p < parameters; ++p) {
@@ -345,6 +373,7 @@ absl::Status StateTransfer::ReadParameter(State state, int unit, int p, const St
 }
 
 absl::Status StateTransfer::Gather(State state, const std::string& name, absl::Span<float> out) {
+  Begin();
   for (int u = 0; u < context_->units(); ++u) {
     const std::vector<Parameter>& parameters = context_->model->units[u].parameters;
     for (int p = 0; p < static_cast<int>(parameters.size()); ++p) {

@@ -62,9 +62,12 @@ class StateTransfer {
   // What this rank owns of a parameter's state, as it lies on the device: its slice; count 0 where
   // it owns nothing, or there is no such state. Masters of what has none are the weights.
   StoredRun Owned(State state, int unit, int parameter) const;
+  // Before the first of several calls of what follows, once what was enqueued for a disk has run:
+  // what is read ahead must be of now.
+  void Begin() const;
   // Elements [first, first + n) of a place to memory of the host: enqueued on `stream`, which comes
-  // after what was enqueued elsewhere for them; but what is on a disk is read before the call
-  // returns.
+  // after what was enqueued elsewhere for them; but what is on a disk is there when the call
+  // returns, and what comes after it is being read.
   absl::Status CopyOut(const Stream& stream, const StatePlace& place, int64_t first, int64_t n,
                        char* to) const;
   // Whether CopyOut reads a disk, whose streams must have drained.

@@ -318,8 +318,8 @@ absl::StatusOr<Pending<StepResult>> StepController::Decide(int64_t passes, doubl
   ZERO_ASSIGN_OR_RETURN(std::shared_ptr<Event> event, context_.device->CreateEvent());
   ZERO_RETURN_IF_ERROR(event->Record(stream));
   ++steps_;
-  outstanding_.push_back(std::make_shared<StepOutcome>(std::move(event), record, steps_,
-                                                       context_.group->deadline(), names_));
+  outstanding_.push_back(std::make_shared<StepOutcome>(
+      std::move(event), record, steps_, context_.group->deadline(), names_, context_.disk_failure));
   return Pending<StepResult>(outstanding_.back());
 }
 

@@ -102,6 +102,11 @@ absl::StatusOr<StepResult> StepOutcome::Read(const absl::Status& reached) const 
     return absl::Status(reached.code(), absl::StrCat("step ", step_, ": ", reached.message()));
   }
   if (record_->group_failed != 0) {
+    // Where the device is not the host, it goes on after a failure there.
+    const absl::Status disk = disk_ == nullptr ? absl::OkStatus() : disk_->status();
+    if (!disk.ok()) {
+      return absl::Status(disk.code(), absl::StrCat("step ", step_, ": ", disk.message()));
+    }
     return absl::AbortedError(
         absl::StrCat("step ", step_,
                      ": the group, or a rank's disk, failed before the norms were exchanged; the "

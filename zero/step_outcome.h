@@ -38,14 +38,17 @@ class ParameterIndex {
 
 class StepOutcome : public PendingSource<StepResult> {
  public:
-  // `record` is valid once `event` is reached, until Resolve has returned.
+  // `record` is valid once `event` is reached, until Resolve has returned. `disk`: of this rank,
+  // null where it has none.
   StepOutcome(std::shared_ptr<Event> event, const StepRecord* record, int64_t step,
-              absl::Duration deadline, std::shared_ptr<const ParameterIndex> names)
+              absl::Duration deadline, std::shared_ptr<const ParameterIndex> names,
+              std::shared_ptr<const DiskFailure> disk)
       : event_(std::move(event)),
         record_(record),
         step_(step),
         deadline_(deadline),
-        names_(std::move(names)) {}
+        names_(std::move(names)),
+        disk_(std::move(disk)) {}
 
   bool Ready() const override;
   absl::StatusOr<StepResult> Get() override;
@@ -66,6 +69,7 @@ class StepOutcome : public PendingSource<StepResult> {
   const int64_t step_;
   const absl::Duration deadline_;
   const std::shared_ptr<const ParameterIndex> names_;
+  const std::shared_ptr<const DiskFailure> disk_;
   std::optional<absl::StatusOr<StepResult>> result_;
   bool stopped_ = false;
 };

@@ -17,7 +17,8 @@ namespace zero::train {
 // followed by an evaluation, "evaluation_loss". Losses in nats per token; grad_norm before
 // clipping; skipped_steps so far; memory in bytes, the most of any rank; wire: bytes that rank 0
 // sent; where something is offloaded also "offload": {...}, the fields of OffloadReport, of rank 0
-// since the step before finished. Numbers read back exactly; null: not finite.
+// since the step before had its result; the last line has all that was left. Numbers read back
+// exactly; null: not finite.
 std::string MetricsLine(const StepReport& report);
 
 // Writes whole lines, each at once. The first replaces what is in the file, but for lines of steps

@@ -53,8 +53,9 @@ absl::Status RankTrainer::SetInitialWeights() {
   const auto deviation = [this](const Parameter& parameter) {
     return llama::InitialDeviation(job_.model, parameter);
   };
-  return optimizer_->Write(State::kMaster,
-                           NormalInitializer(static_cast<uint64_t>(job_.options.seed), deviation));
+  return optimizer_->Write(
+      State::kMaster,
+      NormalInitializer(static_cast<uint64_t>(job_.options.seed), deviation, job_.pool));
 }
 
 absl::Status RankTrainer::Run() {
@@ -82,7 +83,8 @@ absl::Status RankTrainer::RunSteps() {
     // A result is fetched while the next step runs, so that the device never waits for the host.
     const size_t may_wait = evaluate || step == options.steps ? 0 : 1;
     while (flights_.size() > may_wait) {
-      ZERO_ASSIGN_OR_RETURN(StepReport report, TakeReport());
+      const bool last = step == options.steps && flights_.size() == 1;
+      ZERO_ASSIGN_OR_RETURN(StepReport report, TakeReport(last));
       if (evaluate && flights_.empty()) {
         ZERO_ASSIGN_OR_RETURN(report.evaluation_loss, Evaluate());
         for (const auto& [name, bytes] : NewTraffic()) report.wire[name] += bytes;
@@ -95,7 +97,7 @@ absl::Status RankTrainer::RunSteps() {
     if (evaluate) last_finish_ = Clock::now();
   }
   while (!flights_.empty()) {  // after a signal
-    ZERO_ASSIGN_OR_RETURN(const StepReport report, TakeReport());
+    ZERO_ASSIGN_OR_RETURN(const StepReport report, TakeReport(flights_.size() == 1));
     ZERO_RETURN_IF_ERROR(Report(report));
   }
   ZERO_RETURN_IF_ERROR(optimizer_->Finish());
@@ -137,7 +139,7 @@ absl::Status RankTrainer::EnqueueStep(int64_t step) {
   return absl::OkStatus();
 }
 
-absl::StatusOr<StepReport> RankTrainer::TakeReport() {
+absl::StatusOr<StepReport> RankTrainer::TakeReport(bool last) {
   Flight flight = std::move(flights_.front());
   flights_.pop_front();
   StepReport report;
@@ -145,6 +147,10 @@ absl::StatusOr<StepReport> RankTrainer::TakeReport() {
   ZERO_ASSIGN_OR_RETURN(const Gathered gathered, exchange_->Take());
   checkpoints_.Hear(report.step, gathered.requests);
   ZERO_ASSIGN_OR_RETURN(report.result, flight.result.Get());
+  // Of other steps the next line has what goes on after the result.
+  if (last && optimizer_->plan().config.offload.optimizer != Place::kDevice) {
+    ZERO_RETURN_IF_ERROR(optimizer_->Finish());
+  }
   const Clock::time_point now = Clock::now();
   report.seconds = std::chrono::duration<double>(now - last_finish_).count();
   last_finish_ = now;

@@ -92,7 +92,8 @@ class RankTrainer {
   absl::Status RunSteps();
   absl::Status SetInitialWeights();
   absl::Status EnqueueStep(int64_t step);
-  absl::StatusOr<StepReport> TakeReport();
+  // Waits for the result of the oldest step under way; for all that the `last` one does.
+  absl::StatusOr<StepReport> TakeReport(bool last);
   // That a step has changed something.
   absl::Status CheckProgress() const;
   absl::StatusOr<double> Evaluate();

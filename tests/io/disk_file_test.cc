@@ -67,6 +67,31 @@ TEST_CASE("DiskFile: Create says bytes wanted and free where a disk is full and 
   }
 }
 
+TEST_CASE("DiskFile: where no room can be set aside that is said and nothing is written") {
+  TemporaryFolder folder;
+  FaultyTransfers files;
+  int writes = 0;
+  files.transfer = [&](bool is_write, size_t*, off_t) {
+    writes += is_write ? 1 : 0;
+    return 0;
+  };
+  for (const int error : {EOPNOTSUPP, ENOSYS}) {
+    files.refuses_room = error;
+    const std::string path = folder.File(std::to_string(error));
+    const absl::StatusOr<DiskFile> file = DiskFile::Create(path, 1000000);
+    REQUIRE_OK(file.status());
+    CHECK_THAT(file->note(), ContainsSubstring(path + ": its file system sets no room aside"));
+    CHECK(SizeOnDisk(path) == 1003520);
+    CHECK(Allocated(path) == 0);
+  }
+  CHECK(writes == 0);
+  const absl::Status status = DiskFile::Create(folder.File("large"), int64_t{1} << 60).status();
+  INFO(status);
+  CHECK(status.code() == absl::StatusCode::kResourceExhausted);
+  CHECK_THAT(std::string(status.message()), ContainsSubstring(" are free: "));
+  CHECK(folder.Names().size() == 2);
+}
+
 TEST_CASE("DiskFile: a file larger than its disk is refused at once") {
   TemporaryFolder folder("/dev/shm");
   const absl::Status status = DiskFile::Create(folder.File("file"), int64_t{1} << 50).status();

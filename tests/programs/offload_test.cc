@@ -258,6 +258,37 @@ TEST_CASE("zero-train: memory that the flags allow is not passed and what helps 
   CHECK_FALSE(fits(2 * host, device - 1));
 }
 
+TEST_CASE("zero-train: the lines of metrics have all that the steps moved, the last one too",
+          "[programs][offload]") {
+  const Place place;
+  const bool disk = GENERATE(false, true);
+  const Flags flags = disk ? place.Nvme({"--stage=2"}) : Flags{"--offload_optimizer=cpu"};
+  const std::vector<std::string> keys = {"bytes_to_device", "bytes_from_device", "bytes_read",
+                                         "bytes_written"};
+  // Of all lines of a run.
+  const auto moved = [&](int steps) {
+    const std::string metrics =
+        place.folder.Metrics(Joined(flags, {absl::StrCat("--steps=", steps)}));
+    std::map<std::string, int64_t> sums;
+    for (const std::string& key : keys) {
+      const std::vector<std::string> texts = TextOf(key, metrics);
+      CHECK(texts.size() == static_cast<size_t>(steps));
+      for (const std::string& text : texts) sums[key] += std::stoll(text);
+    }
+    return sums;
+  };
+  std::map<std::string, int64_t> one = moved(1);
+  CHECK(one["bytes_to_device"] > 0);
+  CHECK((one["bytes_written"] > 0) == disk);
+  std::map<std::string, int64_t> three = moved(3);
+  for (const std::string& key : keys) {
+    INFO(key);
+    // The first step also uploads some numbers.
+    CHECK(three[key] <= 3 * one[key]);
+    CHECK(three[key] >= 3 * one[key] - 4096);
+  }
+}
+
 TEST_CASE("zero-train: a run that ends with an error leaves nothing on the disk",
           "[programs][offload]") {
   const Place place;

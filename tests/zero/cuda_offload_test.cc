@@ -1,8 +1,15 @@
 // What is offloaded from CUDA devices, which run on stand-ins here, is updated by the host's
 // kernels and gives the host's bits.
+#include <atomic>
 #include <cerrno>
+#include <chrono>
+#include <memory>
+#include <string>
+#include <thread>
 
+#include "device/status.h"
 #include "tests/catch.h"
+#include "tests/io/faulty_transfers.h"
 #include "tests/io/temporary_folder.h"
 #include "tests/zero/cuda_backends.h"
 #include "tests/zero/cuda_faults.h"
@@ -92,6 +99,43 @@ TEST_CASE(
 TEST_CASE("Offload on CUDA: whatever transfer of a disk fails is never changed and usable on a GPU",
           "[zero][cuda][faults]") {
   FailTheDisk(LocalCudaBackend());
+}
+
+TEST_CASE("Offload on CUDA: the result of a step in which a disk fails names file and reason",
+          "[zero][cuda][faults]") {
+  for (const Backend& backend : {NcclBackend(), LocalCudaBackend()}) {
+    INFO(backend.name);
+    const TemporaryFolder folder;
+    FaultyTransfers transfers;
+    std::atomic<bool> fails{false};
+    transfers.transfer = [&](bool writes, size_t*, off_t) {
+      if (!fails || !writes) return 0;
+      // The step has been decided on by then, as far as the driving thread goes.
+      std::this_thread::sleep_for(std::chrono::milliseconds(200));
+      return EIO;
+    };
+    absl::Status result;
+    const absl::Status all =
+        backend.run_ranks(1, absl::Seconds(20), [&](ProcessGroup* group) -> absl::Status {
+          ZERO_ASSIGN_OR_RETURN(const std::unique_ptr<Device> device,
+                                backend.make_device(group->rank()));
+          ZERO_ASSIGN_OR_RETURN(
+              const std::unique_ptr<FaultRank> rank,
+              FaultRank::Create(DiskFaultConfig(2, Place::kDevice, 1, folder.path()), group,
+                                device.get()));
+          ZERO_RETURN_IF_ERROR(rank->Step(0));
+          fails = true;
+          result = rank->StepToResult(1);
+          return absl::OkStatus();
+        });
+    CHECK_OK(all);
+    INFO(result);
+    CHECK(absl::IsUnavailable(result));
+    const std::string message(result.message());
+    CHECK_THAT(message, ContainsSubstring("step 2: rank 0: " + folder.path()) &&
+                            ContainsSubstring(" bytes at byte ") &&
+                            ContainsSubstring("Input/output error"));
+  }
 }
 
 TEST_CASE(

@@ -143,7 +143,15 @@ TEST_CASE("NormalAt: is the same for every way of asking, and normal", "[zero]")
   std::vector<float> piece(1000);
   FillNormal(1, "w", 12'345, 2, absl::MakeSpan(piece));
   for (int i = 0; i < 1000; ++i) CHECK(piece[i] == 2 * values[12'345 + i]);
-  CHECK(NormalAt(1, "w", 777) == values[777]);
+  for (int i = 0; i < 100'000; ++i) REQUIRE(NormalAt(1, "w", i) == values[i]);
+  ThreadPool pool(3);
+  Parameter matrix;
+  matrix.name = "w";
+  matrix.shape = {1000, 100};
+  std::vector<float> shared(99'999);
+  REQUIRE_OK(NormalInitializer(
+      1, [](const Parameter&) { return 1.0f; }, &pool)(matrix, 1, absl::MakeSpan(shared)));
+  CHECK(std::equal(shared.begin(), shared.end(), values.begin() + 1));
   CHECK(NormalAt(2, "w", 777) != values[777]);
   CHECK(NormalAt(1, "v", 777) != values[777]);
   double mean = 0, variance = 0, fourth = 0;

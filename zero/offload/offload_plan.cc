@@ -9,6 +9,10 @@
 namespace zero {
 namespace {
 
+// Of what moves at once between a disk and whoever fills, reads or saves states: a section of a
+// piece in fp32.
+constexpr int64_t kLargestFrame = int64_t{1} << 22;
+
 // Hands out aligned offsets.
 class Records {
  public:
@@ -116,16 +120,55 @@ bool UpdateReadsWeight(const Config& config, const Segment& segment) {
   return segment.dtype == DType::kF32 || config.master != MasterKind::kF32;
 }
 
+int64_t SectionBytes(const Config& config, const Segment& segment, int moments, Section section) {
+  switch (section) {
+    case Section::kGradient:
+      return SizeOf(StoredType(config, segment));
+    case Section::kMaster:
+      return MasterBytes(config, segment);
+    case Section::kMoment1:
+      return moments >= 1 ? 4 : 0;
+    case Section::kMoment2:
+      return moments >= 2 ? 4 : 0;
+  }
+  return 0;
+}
+
 RecordLayout MakeRecordLayout(const Config& config, const Segment& segment, int moments,
                               int64_t elements) {
-  const std::array<int64_t, kSections> bytes = {
-      elements * SizeOf(StoredType(config, segment)), elements * MasterBytes(config, segment),
-      moments >= 1 ? elements * 4 : 0, moments >= 2 ? elements * 4 : 0};
   RecordLayout layout;
-  for (size_t i = 0; i < bytes.size(); ++i) {
-    layout.offsets[i + 1] = layout.offsets[i] + PaddedForDisk(bytes[i]);
+  for (int i = 0; i < kSections; ++i) {
+    const int64_t bytes = SectionBytes(config, segment, moments, static_cast<Section>(i));
+    layout.offsets[i + 1] = layout.offsets[i] + PaddedForDisk(elements * bytes);
   }
   return layout;
+}
+
+std::vector<DiskSection> DiskSections(const Config& config, const Layout& layout, int moments,
+                                      const OffloadPlan& plan) {
+  std::vector<DiskSection> sections;
+  const auto add = [&](std::optional<Section> section, int64_t offset, int64_t bytes) {
+    if (bytes > 0) sections.push_back({section, offset, bytes});
+  };
+  for (size_t u = 0; config.offload.optimizer == Place::kNvme && u < layout.units.size(); ++u) {
+    for (const OffloadPiece& piece : plan.pieces[u]) {
+      const Segment& segment = layout.units[u].segments[piece.segment];
+      const RecordLayout record = MakeRecordLayout(config, segment, moments, piece.count);
+      for (int i = 0; i < kSections; ++i) {
+        const auto section = static_cast<Section>(i);
+        add(section, piece.record + record.at(section),
+            piece.count * SectionBytes(config, segment, moments, section));
+      }
+    }
+  }
+  for (size_t u = 0; config.offload.parameters == Place::kNvme && u < layout.units.size(); ++u) {
+    for (size_t s = 0; s < layout.units[u].segments.size(); ++s) {
+      const Segment& segment = layout.units[u].segments[s];
+      add(std::nullopt, plan.disk_weights + plan.weight_offsets[u][s],
+          OffloadedWeightElements(config, segment) * SizeOf(segment.dtype));
+    }
+  }
+  return sections;
 }
 
 OffloadPlan MakeOffloadPlan(const Config& config, const Layout& layout,
@@ -139,6 +182,10 @@ OffloadPlan MakeOffloadPlan(const Config& config, const Layout& layout,
   plan.disk_weights = config.offload.optimizer == Place::kNvme ? plan.record_bytes : 0;
   plan.disk_bytes =
       plan.disk_weights + (config.offload.parameters == Place::kNvme ? plan.weight_bytes : 0);
+  for (const DiskSection& section : DiskSections(config, layout, moments, plan)) {
+    plan.disk_frame_bytes = std::max(plan.disk_frame_bytes, PaddedForDisk(section.bytes));
+  }
+  plan.disk_frame_bytes = std::min(plan.disk_frame_bytes, kLargestFrame);
   return plan;
 }
 

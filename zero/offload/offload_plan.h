@@ -3,6 +3,7 @@
 
 #include <array>
 #include <cstdint>
+#include <optional>
 #include <vector>
 
 #include "zero/config.h"
@@ -27,6 +28,9 @@ bool UpdatesDuringBackward(const Config& config);
 // A record is what belongs to one piece of a slice: sections one behind the other.
 enum class Section : uint8_t { kGradient, kMaster, kMoment1, kMoment2 };
 inline constexpr int kSections = 4;
+
+// Bytes of an element in a section; 0: a record has none of it.
+int64_t SectionBytes(const Config& config, const Segment& segment, int moments, Section section);
 
 // Byte offsets of a record's sections, and its end.
 struct RecordLayout {
@@ -73,7 +77,20 @@ struct OffloadPlan {
 
   int64_t disk_bytes = 0;    // of this rank's file
   int64_t disk_weights = 0;  // where weights begin in it; records begin at 0
+  // Memory that states pass through when they are filled, read or saved: DiskWindow::kFrames of
+  // so many bytes.
+  int64_t disk_frame_bytes = 0;
 };
+
+// Bytes of one section of a record, or of a slice's weights, in the file.
+struct DiskSection {
+  std::optional<Section> section;  // empty: weights
+  int64_t offset = 0;
+  int64_t bytes = 0;
+};
+// All there are, in the order of the file, which for each kind is that of units and elements.
+std::vector<DiskSection> DiskSections(const Config& config, const Layout& layout, int moments,
+                                      const OffloadPlan& plan);
 
 // `moments`: that the optimizer keeps of an element. Empty where nothing is offloaded.
 OffloadPlan MakeOffloadPlan(const Config& config, const Layout& layout,

@@ -2,17 +2,39 @@
 
 #include <algorithm>
 #include <cstring>
+#include <map>
+#include <optional>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "device/host_device.h"
 #include "device/status.h"
 
 namespace zero {
 namespace {
 
+// Of memory, by one thread at a time.
+constexpr int64_t kClearedBytes = int64_t{1} << 21;
+
 // What is lost, if anything, is for whoever knows what was moved.
 absl::Status OfDisk(const absl::Status& status) {
   return status.ok() ? status : absl::UnavailableError(status.message());
+}
+
+// Sections in chunks of at most `most` bytes, each with the next one of its kind.
+std::vector<DiskChunk> ChunksOf(const std::vector<DiskSection>& sections, int64_t most) {
+  std::vector<DiskChunk> chunks;
+  std::map<std::optional<Section>, int> last;
+  for (const DiskSection& section : sections) {
+    for (int64_t done = 0; done < section.bytes; done += most) {
+      const auto chunk = static_cast<int>(chunks.size());
+      const auto before = last.emplace(section.section, -1).first;
+      if (before->second >= 0) chunks[static_cast<size_t>(before->second)].next = chunk;
+      before->second = chunk;
+      chunks.push_back({section.offset + done, std::min(most, section.bytes - done), -1});
+    }
+  }
+  return chunks;
 }
 
 }  // namespace
@@ -25,12 +47,17 @@ absl::StatusOr<std::unique_ptr<OffloadStore>> OffloadStore::Create(const Context
   std::unique_ptr<OffloadStore> store(new OffloadStore(context));
   const Offload& config = context.plan->config.offload;
   const OffloadPlan& plan = context.plan->offload;
+  // Of the updates, whose threads these are.
+  ZERO_ASSIGN_OR_RETURN(const std::unique_ptr<Stream> stream,
+                        context.device->CreateHostStream("clear-states"));
   const auto allocate = [&](Buffer& buffer, int64_t bytes, MemoryCategory category,
                             const char* what) -> absl::Status {
     ZERO_ASSIGN_OR_RETURN(
         buffer, context.device->AllocateHost(bytes, category, what, HostMemoryOf(config)));
-    // Gaps of records are never written.
-    if (bytes > 0) std::memset(buffer.data(), 0, static_cast<size_t>(bytes));
+    // Gaps of records are never written. Who touches a page first makes the system find one.
+    ParallelFor(HostPool(*stream), bytes, kClearedBytes, [&](int64_t begin, int64_t end) {
+      std::memset(buffer.bytes_at(begin), 0, static_cast<size_t>(end - begin));
+    });
     return absl::OkStatus();
   };
   if (config.optimizer == Place::kHost) {
@@ -46,6 +73,7 @@ absl::StatusOr<std::unique_ptr<OffloadStore>> OffloadStore::Create(const Context
                         context.device->AllocateHost(kDiskFlagBytes, MemoryCategory::kHostStaging,
                                                      "flag of a disk that fails"));
   *store->failed() = 0;
+  store->failure_ = std::make_shared<DiskFailure>();
   ZERO_ASSIGN_OR_RETURN(store->folder_, OffloadFolder::Create(config.nvme_path, context.rank()));
   // What dead runs left is gone before any rank sets room aside.
   ZERO_RETURN_IF_ERROR(context.group->Barrier(*context.communication, kStateTransfer));
@@ -53,7 +81,16 @@ absl::StatusOr<std::unique_ptr<OffloadStore>> OffloadStore::Create(const Context
   ZERO_ASSIGN_OR_RETURN(DiskFile file,
                         DiskFile::Create(store->folder_->File("state"), plan.disk_bytes));
   store->file_ = std::move(file);
-  ZERO_ASSIGN_OR_RETURN(store->queue_, DiskQueue::Create());
+  store->chunks_ = ChunksOf(
+      DiskSections(context.plan->config, context.plan->layout, context.plan->moments, plan),
+      plan.disk_frame_bytes);
+  ZERO_ASSIGN_OR_RETURN(store->frames_,
+                        context.device->AllocateHost(
+                            DiskWindow::kFrames * plan.disk_frame_bytes, MemoryCategory::kHostSlots,
+                            "states on their way to a disk", HostMemory::kPageable));
+  ZERO_ASSIGN_OR_RETURN(
+      store->window_, DiskWindow::Create(&*store->file_, store->chunks_, store->frames_.bytes_at(0),
+                                         plan.disk_frame_bytes));
   return store;
 }
 
@@ -71,19 +108,9 @@ int64_t OffloadStore::weights_on_disk(int unit, int segment) const {
 }
 
 int64_t OffloadStore::ElementBytes(int unit, int segment, std::optional<Section> section) const {
-  const Config& config = context_.plan->config;
   const Segment& where = context_.unit(unit).segments[segment];
   if (!section.has_value()) return SizeOf(where.dtype);
-  switch (*section) {
-    case Section::kGradient:
-      return SizeOf(StoredType(config, where));
-    case Section::kMaster:
-      return MasterBytes(config, where);
-    case Section::kMoment1:
-    case Section::kMoment2:
-      break;
-  }
-  return 4;
+  return SectionBytes(context_.plan->config, where, context_.plan->moments, *section);
 }
 
 std::vector<OffloadStore::Range> OffloadStore::Find(int unit, int s, std::optional<Section> section,
@@ -126,7 +153,7 @@ absl::Status OffloadStore::Read(const Stream& stream, int unit, int segment,
     char* const out = static_cast<char*>(to) + range.first * element;
     ZERO_RETURN_IF_ERROR(range.memory != nullptr
                              ? context_.device->Copy(stream, out, range.memory, range.bytes)
-                             : OfDisk(queue_->Read(*file_, range.offset, out, range.bytes)));
+                             : OfDisk(window_->Read(range.offset, out, range.bytes)));
   }
   return absl::OkStatus();
 }
@@ -139,9 +166,32 @@ absl::Status OffloadStore::Write(const Stream& stream, int unit, int segment,
     const char* const in = static_cast<const char*>(from) + range.first * element;
     ZERO_RETURN_IF_ERROR(range.memory != nullptr
                              ? context_.device->Copy(stream, range.memory, in, range.bytes)
-                             : OfDisk(queue_->Write(*file_, range.offset, in, range.bytes)));
+                             : OfDisk(window_->Write(range.offset, in, range.bytes)));
   }
   return absl::OkStatus();
+}
+
+int64_t OffloadStore::FillsAtOnce(int unit, int segment, Section section, int64_t first,
+                                  int64_t n) const {
+  const std::vector<Range> ranges = Find(unit, segment, section, first, n);
+  if (window_ == nullptr || ranges.empty() || ranges[0].memory != nullptr) return 0;
+  return window_->InOneChunk(ranges[0].offset, ranges[0].bytes) / 4;
+}
+
+absl::StatusOr<float*> OffloadStore::Fill(int unit, int segment, Section section, int64_t first,
+                                          int64_t n) const {
+  const std::vector<Range> ranges = Find(unit, segment, section, first, n);
+  const absl::StatusOr<char*> memory = window_->Fill(ranges[0].offset, n * 4);
+  if (!memory.ok()) return OfDisk(memory.status());
+  return reinterpret_cast<float*>(*memory);
+}
+
+void OffloadStore::Forget() const {
+  if (window_ != nullptr) window_->Forget();
+}
+
+absl::Status OffloadStore::Flush() const {
+  return window_ == nullptr ? absl::OkStatus() : OfDisk(window_->Flush());
 }
 
 }  // namespace zero

@@ -9,7 +9,7 @@
 
 #include "absl/status/statusor.h"
 #include "io/disk_file.h"
-#include "io/disk_queue.h"
+#include "offload/disk_window.h"
 #include "offload/offload_folder.h"
 #include "zero/context.h"
 #include "zero/offload/offload_plan.h"
@@ -32,6 +32,8 @@ class OffloadStore {
   const DiskFile* file() const { return file_.has_value() ? &*file_ : nullptr; }
   // What Context::disk_failed points to; null where nothing is on a disk.
   int32_t* failed() const { return failed_.as<int32_t>(); }
+  // Set before that is.
+  const std::shared_ptr<DiskFailure>& failure() const { return failure_; }
   // Folders of dead runs that Create has removed.
   std::vector<std::string> removed() const {
     return folder_ == nullptr ? std::vector<std::string>() : folder_->removed();
@@ -41,12 +43,22 @@ class OffloadStore {
 
   // Elements [first, first + n) of one section of what is offloaded of a segment's slice; an empty
   // section stands for the weights. To and from memory of the host: what lies in memory is copied
-  // on `stream`; a disk is read and written before the call returns, and what was enqueued for it
-  // must have run.
+  // on `stream`. A disk is read ahead and written behind, before these return and after: call
+  // Forget before the first of them, when what was enqueued for the disk has run, and Flush after
+  // the last Write. Many elements one after the other are as fast as the disk.
   absl::Status Read(const Stream& stream, int unit, int segment, std::optional<Section> section,
                     int64_t first, int64_t n, void* to) const;
   absl::Status Write(const Stream& stream, int unit, int segment, std::optional<Section> section,
                      int64_t first, int64_t n, const void* from) const;
+  // Write without the copy, of a section in fp32: memory that `n` elements are to be filled in
+  // before any other call; n is at most what FillsAtOnce gives for it, which is 0 where they are
+  // not on a disk. They stay there while as many elements of others are written.
+  int64_t FillsAtOnce(int unit, int segment, Section section, int64_t first, int64_t n) const;
+  absl::StatusOr<float*> Fill(int unit, int segment, Section section, int64_t first,
+                              int64_t n) const;
+  void Forget() const;
+  // Returns when the disk has what was written, with the first error.
+  absl::Status Flush() const;
 
  private:
   // A run of bytes that lie together.
@@ -64,11 +76,14 @@ class OffloadStore {
 
   const Context& context_;
   Buffer failed_;  // int32_t
+  std::shared_ptr<DiskFailure> failure_;
   Buffer records_;
   Buffer weights_;
   std::unique_ptr<OffloadFolder> folder_;
   std::optional<DiskFile> file_;
-  std::unique_ptr<DiskQueue> queue_;  // of Read and Write
+  std::vector<DiskChunk> chunks_;  // of the file
+  Buffer frames_;
+  std::unique_ptr<DiskWindow> window_;  // of Read and Write
 };
 
 }  // namespace zero

@@ -21,11 +21,12 @@ absl::StatusOr<OffloadStreams> OffloadStreams::Create(const Context& context,
   const auto make = [&](const char* what) -> absl::StatusOr<std::unique_ptr<DiskLane>> {
     ZERO_ASSIGN_OR_RETURN(std::unique_ptr<Stream> stream, device->CreateHostStream(name(what)));
     DiskLane::Options options;
-    options.on_failure = [group = context.group, rank,
-                          failed = store.failed()](const absl::Status& status) {
+    options.on_failure = [group = context.group, rank, failed = store.failed(),
+                          failure = store.failure()](const absl::Status& status) {
+      const absl::Status named(status.code(), absl::StrCat("rank ", rank, ": ", status.message()));
+      failure->Set(named);
       std::atomic_ref<int32_t>(*failed).store(1, std::memory_order_release);
-      group->Abort(
-          absl::Status(status.code(), absl::StrCat("rank ", rank, ": ", status.message())));
+      group->Abort(named);
     };
     return DiskLane::Create(std::move(stream), store.file(), std::move(options));
   };

@@ -207,6 +207,7 @@ absl::Status CheckpointWriter::AwaitOffload() {
     ZERO_RETURN_IF_ERROR(event->Record(*stream));
     ZERO_RETURN_IF_ERROR(context_.arithmetic->Wait(*event));
   }
+  transfer_.Begin();
   return absl::OkStatus();
 }
 

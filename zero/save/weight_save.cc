@@ -70,6 +70,7 @@ class WeightSaver {
   // [collective] Every rank writes what it owns.
   absl::Status WriteOwn() {
     absl::Status written;
+    transfer_->Begin();
     for (int u = 0; u < context_.units() && written.ok(); ++u) {
       written = transfer_->ReadBytes(u, options_.dtype, SinkOf(u));
     }
@@ -81,6 +82,7 @@ class WeightSaver {
 
   // [collective] The first rank of each folder writes everything.
   absl::Status WriteWhole() {
+    transfer_->Begin();
     for (int u = 0; u < context_.units(); ++u) {
       ZERO_RETURN_IF_ERROR(AgreeOnFiles(
           transfer_->GatherBytes(u, options_.dtype, folder_.leads() ? SinkOf(u) : nullptr)));
