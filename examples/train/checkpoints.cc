@@ -1,5 +1,6 @@
 #include "examples/train/checkpoints.h"
 
+#include <algorithm>
 #include <filesystem>
 #include <utility>
 
@@ -94,14 +95,12 @@ absl::StatusOr<bool> CheckpointKeeper::Resume(Device* device, const Stream& stre
 
 void CheckpointKeeper::Start(ShardedOptimizer* optimizer) {
   optimizer_ = optimizer;
-  if (!saves()) return;
-  StopOnSignals();
   saved_at_ = Clock::now();
 }
 
 uint64_t CheckpointKeeper::Requests() const {
-  if (!saves()) return 0;
   uint64_t requests = StopSignals() << kSignalShift;
+  if (!saves()) return requests;
   const std::chrono::duration<double> since = Clock::now() - saved_at_;
   const double minutes = options_.save_every_minutes;
   if (leads() && minutes > 0 && since.count() >= 60 * minutes) requests |= kSave;
@@ -110,8 +109,12 @@ uint64_t CheckpointKeeper::Requests() const {
 
 void CheckpointKeeper::Hear(int64_t step, uint64_t requests) {
   // One that was asked for before the last checkpoint has been answered by it.
-  asked_ |= (requests & kSave) != 0 && step > saved_step_;
-  end_.signals |= requests >> kSignalShift;
+  asked_ |= (requests & kSave) != 0 && step > std::max(saved_step_, end_.first_step);
+  const uint64_t signals = requests >> kSignalShift;
+  end_.signals |= saves() ? signals : signals & ~kStopUser;
+  if (saves() || (signals & kStopUser) == 0 || std::exchange(told_, true)) return;
+  Say("note        SIGUSR1 stops and saves a run, but this one has no --checkpoint_dir: it goes "
+      "on");
 }
 
 absl::Status CheckpointKeeper::AfterStep(int64_t step) {
@@ -127,7 +130,7 @@ absl::Status CheckpointKeeper::Finish(int64_t step) {
   // What came with the last step stopped nothing.
   if (step == options_.steps) end_.signals = 0;
   if (!saves()) return absl::OkStatus();
-  if (step > saved_step_) ZERO_RETURN_IF_ERROR(Save(step));
+  if (step > saved_step_ && step > 0) ZERO_RETURN_IF_ERROR(Save(step));
   return FinishWriting();
 }
 

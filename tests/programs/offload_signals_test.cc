@@ -64,6 +64,38 @@ TEST_CASE("zero-train: what a killed run left on the disk goes when the next one
   CHECK(ReadFile(run.disk() + "/mine.txt") == "stays");
 }
 
+TEST_CASE("zero-train: what a stopped run had on the disk is gone when it has ended",
+          "[programs][offload]") {
+  const OnDisk run;
+  Process process = run.Start({"--ranks=2", "--steps=1000000"});
+  SECTION("after a step") {
+    CHECK(test::Soon([&] { return LinesOf(ReadFile(run.metrics())) > 2; }));
+  }
+  SECTION("while it begins") {
+    CHECK(test::Soon([&] { return !fs::is_empty(run.disk()); }));
+  }
+  process.Signal(SIGINT);
+  const Ended ended = process.Wait();
+  INFO(ended.out << ended.err);
+  CHECK(ended.signal == SIGINT);
+  CHECK_THAT(ended.out, ContainsSubstring("stopped by SIGINT "));
+  CHECK(fs::is_empty(run.disk()));
+}
+
+TEST_CASE("zero-train --compare_stages: Ctrl-C ends it after a step and says so",
+          "[programs][offload]") {
+  const OnDisk run;
+  Process process =
+      run.Start({"--metrics=", "--ranks=2", "--compare_stages", "--steps=3", "--repeats=1000"});
+  CHECK(test::Soon([&] { return !fs::is_empty(run.disk()); }));
+  process.Signal(SIGINT);
+  const Ended ended = process.Wait();
+  INFO(ended.out << ended.err);
+  CHECK(ended.signal == SIGINT);
+  CHECK_THAT(ended.out, ContainsSubstring("stopped by SIGINT in round "));
+  CHECK(fs::is_empty(run.disk()));
+}
+
 TEST_CASE("zero-train: processes offload what threads do, and flags that differ are named",
           "[programs][offload]") {
   const OnDisk run;
