@@ -1,4 +1,4 @@
-// A folder that one process at a time works in.
+// A folder, or a file, that one process at a time works with.
 #pragma once
 
 #include <string>
@@ -8,7 +8,7 @@
 
 namespace zero {
 
-// Holds a lock of the system on a file in a folder, which says who holds it. The lock ends with the
+// Holds a lock of the system on a file of its own, which says who holds it. The lock ends with the
 // process however that ends, so what is left of one that was killed is in nobody's way. Move-only;
 // the destructor removes the file and gives the lock up.
 class FolderLock {
@@ -17,6 +17,8 @@ class FolderLock {
   // it, and is named. Where the file system has no locks nothing is held, and that is OK; on one
   // over a network a lock counts on other machines if its server says so.
   static absl::StatusOr<FolderLock> Take(const std::string& folder);
+  // The same of one file, by a file beside it: ".NAME.zero-lock".
+  static absl::StatusOr<FolderLock> TakeForFile(const std::string& file);
   FolderLock() = default;
   FolderLock(FolderLock&& other) noexcept;
   FolderLock& operator=(FolderLock&& other) noexcept;
@@ -27,6 +29,8 @@ class FolderLock {
   const std::string& path() const { return path_; }
 
  private:
+  static absl::StatusOr<FolderLock> TakeAt(const std::string& path, const std::string& what,
+                                           const char* kind);
   FolderLock(std::string path, int descriptor) : path_(std::move(path)), descriptor_(descriptor) {}
 
   std::string path_;

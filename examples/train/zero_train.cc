@@ -153,6 +153,7 @@ absl::Status Train(Job job, const ResumePoint& point, const RunFolder& checkpoin
   RemoveOnSignals(output.traces());
   ZERO_ASSIGN_OR_RETURN(MetricsFile metrics,
                         MetricsFile::Create(writes ? options.metrics : "", point.step));
+  RemoveOnSignals(metrics.traces());
   print();
   PrintPlan(options, cost, job.pool->threads());
   for (const std::string& note : point.notes) std::cout << "resume      " << note << std::endl;
@@ -160,6 +161,10 @@ absl::Status Train(Job job, const ResumePoint& point, const RunFolder& checkpoin
     if (!folder->open_to_others()) continue;
     std::cout << "note        " << folder->path()
               << ": its file system has no locks; only this run may write there" << std::endl;
+  }
+  if (metrics.open_to_others()) {
+    std::cout << "note        " << metrics.path()
+              << ": no lock can be made beside it; only this run may write it" << std::endl;
   }
   if (options.output.empty() && options.checkpoint_dir.empty()) {
     std::cout << "note        what is trained is not kept: neither --output nor --checkpoint_dir "

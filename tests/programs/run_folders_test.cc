@@ -95,6 +95,32 @@ TEST_CASE("zero-train: a folder that another run writes to is refused and the ru
   CHECK_FALSE(fs::exists(taken + "/.zero-lock"));
 }
 
+TEST_CASE("zero-train --metrics: a file that another run writes is refused and stays as it is",
+          "[programs]") {
+  const TrainingFolder folder;
+  const std::string metrics = folder.File("m.jsonl");
+  WriteFile(metrics, "{\"step\": 1}\n");
+  fs::create_symlink(metrics, folder.File("link"));
+  {
+    const auto lock = FolderLock::TakeForFile(fs::canonical(metrics));
+    REQUIRE_OK(lock.status());
+    for (const std::string& path : {metrics, folder.File("link")}) {
+      const Outcome refused = folder.Train({"--metrics", path, "--steps=1"});
+      CHECK(refused.status == 1);
+      CHECK(LinesOf(refused.err) == 1);
+      CHECK_THAT(refused.err, ContainsSubstring("zero-train: --metrics: '") &&
+                                  ContainsSubstring(absl::StrCat("in use by process ", getpid())));
+    }
+  }
+  CHECK(ReadFile(metrics) == "{\"step\": 1}\n");
+  CHECK(folder.Train({"--metrics", metrics, "--steps=2"}).status == 0);
+  CHECK(TextOf("step", ReadFile(metrics)).size() == 2);
+  CHECK_FALSE(fs::exists(folder.File(".m.jsonl.zero-lock")));
+  // A pipe has no lock, and needs none.
+  CHECK_THAT(folder.Train({"--metrics=/dev/stdout", "--steps=1"}).out,
+             ContainsSubstring("{\"step\": 1,"));
+}
+
 TEST_CASE("zero-train --output: what a killed run has left goes and what is used stays",
           "[programs]") {
   const TrainingFolder folder;
