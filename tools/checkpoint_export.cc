@@ -15,6 +15,7 @@
 #include "examples/support/text.h"
 #include "io/folder.h"
 #include "io/problems.h"
+#include "tools/output_folder.h"
 #include "tools/progress_bar.h"
 #include "zero/save/checkpoint_export.h"
 #include "zero/save/checkpoint_folder.h"
@@ -106,6 +107,7 @@ class Export : public Subcommand {
       return absl::InvalidArgumentError(absl::StrCat("--output is ", what, " itself, '", output_,
                                                      "': it must be another folder"));
     }
+    ZERO_ASSIGN_OR_RETURN(const FolderLock lock, TakeOutput(output_));
     CheckpointReader& reader = *opened;
     SaveWeightsOptions options;
     options.max_shard_bytes = max_shard_bytes_;

@@ -121,6 +121,41 @@ TEST_CASE("zero-train --metrics: a file that another run writes is refused and s
              ContainsSubstring("{\"step\": 1,"));
 }
 
+TEST_CASE("zero-train: nothing is written into a checkpoint or beside the weights of --model",
+          "[programs][checkpoint]") {
+  const TrainingFolder folder;
+  const std::string saved = folder.File("saved"), step = saved + "/step-00000001";
+  const std::string model = folder.File("model");
+  REQUIRE(folder.Train({"--checkpoint_dir", saved, "--output", model, "--steps=1"}).status == 0);
+  const auto names = [](const std::string& path) {
+    return std::distance(fs::directory_iterator(path), fs::directory_iterator());
+  };
+  const auto before = names(step), weights = names(model);
+  const auto refused = [&](std::vector<std::string> flags, const std::string& why) {
+    const Outcome outcome = folder.Train(flags);
+    CAPTURE(flags, outcome.err);
+    CHECK(outcome.status == 2);
+    CHECK(outcome.out.empty());
+    CHECK(LinesOf(outcome.err) == 1);
+    CHECK_THAT(outcome.err, ContainsSubstring("zero-train: " + why));
+  };
+  for (const std::string flag : {"--output", "--checkpoint_dir"}) {
+    refused({flag, step}, flag + ": '" + step + "' is a checkpoint, which");
+    refused({flag, step, "--resume", step + "/"},
+            flag + ": '" + step + "' is a checkpoint, that of --resume");
+  }
+  refused({"--metrics", step + "/m.jsonl"}, "--metrics: '" + step + "' is a checkpoint");
+  refused({"--model", model, "--checkpoint_dir", model + "/"},
+          "--checkpoint_dir: '" + model + "/' is the folder of --model");
+  refused({"--model", model, "--output", model}, "--output would write over '" + model);
+  const std::string config = folder.File("ds.json");
+  WriteFile(config, "{\"train_micro_batch_size_per_gpu\": 1}");
+  refused({"--config", config, "--metrics", config},
+          "--metrics would write over '" + config + "' of --config");
+  CHECK(names(step) == before);
+  CHECK(names(model) == weights);
+}
+
 TEST_CASE("zero-train --output: what a killed run has left goes and what is used stays",
           "[programs]") {
   const TrainingFolder folder;

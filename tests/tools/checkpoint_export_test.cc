@@ -4,6 +4,7 @@
 
 #include "examples/llama/config.h"
 #include "examples/llama/model_description.h"
+#include "io/folder_lock.h"
 #include "io/weight_folder.h"
 #include "tests/catch.h"
 #include "tests/io/temporary_folder.h"
@@ -147,6 +148,17 @@ TEST_CASE("zero-checkpoint export: what is wrong is one line and leaves nothing"
   refused(Export(folder.File("nothing"), output), 1, "no such folder; it must be a checkpoint");
   refused(Export(checkpoint, output, {"--copy_from", folder.File("nothing")}), 1,
           folder.File("nothing"));
+  refused(Export(checkpoint, checkpoint + "/"), 1, "--output is the checkpoint itself");
+  MakeCheckpoint(folder.File("checkpoints/step-00000200"));
+  refused(Export(checkpoint, folder.File("checkpoints/step-00000200")), 1,
+          "is a checkpoint, which");
+  fs::remove_all(folder.File("checkpoints/step-00000200"));
+  {
+    fs::create_directory(folder.File("taken"));
+    const auto lock = FolderLock::Take(folder.File("taken"));
+    REQUIRE_OK(lock.status());
+    refused(Export(checkpoint, folder.File("taken")), 1, "taken' is in use by process");
+  }
   fs::create_directory(folder.File("model"));
   std::string other = kConfig;
   other.replace(other.find("24"), 2, "32");
