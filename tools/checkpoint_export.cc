@@ -40,6 +40,17 @@ DType DTypeOf(const CheckpointManifest& manifest, std::optional<DType> wanted) {
   return dtypes.size() == 1 ? *dtypes.begin() : DType::kF32;
 }
 
+// The states that weights are not made of: nothing reads them, and so nothing verifies them.
+std::vector<std::string> Unread(const CheckpointManifest& manifest) {
+  std::set<std::string> states;
+  for (const CheckpointParameter& parameter : manifest.parameters) {
+    for (const auto& [state, dtype] : parameter.states) {
+      if (state == kMoment1State || state == kMoment2State) states.insert(state);
+    }
+  }
+  return {states.begin(), states.end()};
+}
+
 // Whether `config` describes the parameters of the checkpoint.
 absl::Status CheckModel(const llama::LlamaConfig& config, const CheckpointManifest& manifest) {
   Problems problems;
@@ -117,16 +128,25 @@ class Export : public Subcommand {
     }
     ZERO_RETURN_IF_ERROR(AddConfig(reader.manifest(), options));
     ZERO_ASSIGN_OR_RETURN(const WeightsSaved saved, Write(reader, options));
+    const std::vector<std::string> unread = Unread(reader.manifest());
+    const absl::Status named = CheckCheckpointName(path, reader.manifest().step);
     if (json_) {
       const nlohmann::ordered_json report = {
           {"path", output_},          {"step", reader.manifest().step},
           {"tensors", saved.tensors}, {"bytes", saved.data_bytes},
-          {"files", saved.files},     {"config", !config_from_.empty()}};
+          {"files", saved.files},     {"config", !config_from_.empty()},
+          {"not_verified", unread}};
       std::cout << report.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace)
                 << "\n";
       return absl::OkStatus();
     }
     if (!note_.empty()) std::cout << "note: " << note_ << "\n";
+    if (!named.ok()) std::cout << "note: " << named.message() << "\n";
+    if (!unread.empty()) {
+      std::cout << "note: verified is what was read, the weights; "
+                << absl::StrJoin(unread, " and ") << (unread.size() == 1 ? " is" : " are")
+                << " not, which zero-checkpoint inspect does\n";
+    }
     std::cout << output_ << ": step " << reader.manifest().step << ", "
               << support::WithSeparators(saved.tensors) << " tensors, "
               << support::WithSeparators(saved.data_bytes) << " bytes in " << saved.files

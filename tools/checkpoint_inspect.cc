@@ -42,6 +42,13 @@ bool IsFloat(const std::string& dtype) {
   return dtype == "F32" || dtype == "BF16" || dtype == "F16";
 }
 
+// What is odd and does not make it unsound.
+std::vector<std::string> NotesOn(const std::string& path, const CheckpointManifest& manifest) {
+  const absl::Status named = CheckCheckpointName(path, manifest.step);
+  if (named.ok()) return {};
+  return {std::string(named.message())};
+}
+
 absl::StatusOr<Json> ReportCheckpoint(const std::string& path) {
   ZERO_ASSIGN_OR_RETURN(CheckpointReader reader, CheckpointReader::Open(path));
   std::map<std::string, int64_t> non_finite;
@@ -100,7 +107,8 @@ absl::StatusOr<Json> ReportCheckpoint(const std::string& path) {
               {"bytes", bytes},
               {"non_finite", Json(non_finite)},
               {"attributes", Json(manifest.attributes)},
-              {"configuration", manifest.configuration}};
+              {"configuration", manifest.configuration},
+              {"notes", NotesOn(path, manifest)}};
 }
 
 // Reads all of a tensor, `done` bytes after the first one of all, and says what is in it.
@@ -257,6 +265,7 @@ void PrintCheckpoint(const Json& report) {
             << Count(report["world_size"], "rank") << "; " << counts["applied"] << " of "
             << counts["steps"] << " steps applied, " << counts["skipped"] << " skipped; loss scale "
             << support::ShortestNumber(report["loss_scale"].get<double>()) << "\n";
+  for (const Json& note : report["notes"]) std::cout << "note: " << note.get<std::string>() << "\n";
   for (const auto& [name, value] : report["attributes"].items()) {
     // A value may be a whole file.
     const std::string text = value.dump();

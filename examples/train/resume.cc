@@ -79,6 +79,7 @@ absl::StatusOr<ResumePoint> Find(const Options& options) {
   ZERO_RETURN_IF_ERROR(RequireFolder(folder, "a checkpoint, or a folder that holds some"));
   const absl::StatusOr<CheckpointManifest> one = ReadManifest(folder);
   if (one.ok()) {
+    ZERO_RETURN_IF_ERROR(CheckCheckpointName(folder, one->step));
     point.path = folder;
     point.step = one->step;
     return point;
@@ -93,6 +94,23 @@ absl::StatusOr<ResumePoint> Find(const Options& options) {
     point.notes.push_back(absl::StrCat("passed over, not complete: ", why));
   }
   return point;
+}
+
+// One under the name of another step would be replaced when the run comes to that step, and would
+// never be pruned.
+absl::Status CheckNames(const std::string& folder) {
+  ZERO_ASSIGN_OR_RETURN(const std::vector<std::string> names, ListFolder(folder));
+  for (const std::string& name : names) {
+    const std::string path = absl::StrCat(folder, "/", name);
+    const absl::StatusOr<CheckpointManifest> manifest = ReadManifest(path);
+    if (!manifest.ok()) continue;
+    const absl::Status status = CheckCheckpointName(path, manifest->step);
+    if (!status.ok()) {
+      return absl::DataLossError(
+          absl::StrCat(std::string(status.message()), "; rename it, or move it away"));
+    }
+  }
+  return absl::OkStatus();
 }
 
 // Later checkpoints, of another run or of this one when it went further, would be taken for those
@@ -204,7 +222,8 @@ absl::StatusOr<ResumePoint> PrepareCheckpoints(const Options& options,
                                                const llama::LlamaConfig& model,
                                                const llama::TokenDataset& data) {
   if (!options.checkpoint_dir.empty()) {
-    const absl::Status status = CleanCheckpoints(options.checkpoint_dir);
+    absl::Status status = CleanCheckpoints(options.checkpoint_dir);
+    if (status.ok()) status = CheckNames(options.checkpoint_dir);
     if (!status.ok()) return Prefixed("--checkpoint_dir", status);
   }
   absl::StatusOr<ResumePoint> point = ResumePoint();

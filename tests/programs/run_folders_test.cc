@@ -95,6 +95,34 @@ TEST_CASE("zero-train: a folder that another run writes to is refused and the ru
   CHECK_FALSE(fs::exists(taken + "/.zero-lock"));
 }
 
+TEST_CASE("zero-train: a checkpoint under the name of another step is refused and stays",
+          "[programs][checkpoint]") {
+  const TrainingFolder folder;
+  const std::string saved = folder.File("saved"), wrong = saved + "/step-00000009";
+  REQUIRE(folder.Train({"--steps=3", "--checkpoint_dir", saved, "--save_every=1"}).status == 0);
+  fs::rename(saved + "/step-00000002", wrong);
+  const std::string why = wrong + ": is called after step 9, but its manifest.json is of step 2";
+  const auto refused = [&](std::vector<std::string> flags, const std::string& text) {
+    flags.insert(flags.end(), {"--steps=10", "--keep_last=1", "--checkpoint_dir", saved});
+    const Outcome outcome = folder.Train(flags);
+    CHECK(outcome.status == 1);
+    CHECK(LinesOf(outcome.err) == 1);
+    CHECK_THAT(outcome.err, ContainsSubstring("zero-train: " + text));
+    CHECK(fs::exists(wrong + "/manifest.json"));
+  };
+  refused({"--resume=latest"}, "--checkpoint_dir: " + why);
+  refused({}, "--checkpoint_dir: " + why);
+  CHECK_THAT(folder.Train({"--resume", wrong, "--steps=10"}).err,
+             ContainsSubstring("--resume: " + why));
+  // Elsewhere in the folder it is passed over.
+  const Outcome outcome = folder.Train({"--resume", saved, "--steps=4"});
+  CHECK(outcome.status == 0);
+  CHECK_THAT(outcome.out, ContainsSubstring("resume      passed over, not complete: " + why) &&
+                              ContainsSubstring("step 3 of 4"));
+  fs::rename(wrong, saved + "/good");
+  CHECK(folder.Train({"--resume=latest", "--steps=4", "--checkpoint_dir", saved}).status == 0);
+}
+
 TEST_CASE("zero-train --metrics: a file that another run writes is refused and stays as it is",
           "[programs]") {
   const TrainingFolder folder;

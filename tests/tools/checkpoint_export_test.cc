@@ -112,6 +112,17 @@ TEST_CASE("zero-checkpoint export: dtype and size of shards are chosen", "[tools
   CHECK(ConfigOf(folder.File("out"))["torch_dtype"] == "float16");
 }
 
+TEST_CASE("zero-checkpoint export: that moments are not verified is said", "[tools]") {
+  const TemporaryFolder folder;
+  MakeCheckpoint(folder.File("checkpoint"));
+  const Outcome outcome = Export(folder.File("checkpoint"), folder.File("out"));
+  CHECK_THAT(outcome.out,
+             ContainsSubstring("note: verified is what was read, the weights; moment1 and "
+                               "moment2 are not, which zero-checkpoint inspect does\n"));
+  const Outcome json = Export(folder.File("checkpoint"), folder.File("json"), {"--json"});
+  CHECK(nlohmann::json::parse(json.out)["not_verified"] == nlohmann::json({"moment1", "moment2"}));
+}
+
 TEST_CASE("zero-checkpoint export: a config.json of another kind is copied as it is", "[tools]") {
   const TemporaryFolder folder;
   MakeCheckpoint(folder.File("checkpoint"));

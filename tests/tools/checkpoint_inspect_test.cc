@@ -55,6 +55,24 @@ nlohmann::json InspectJson(const std::string& path, int status) {
   return nlohmann::json::parse(outcome.out);
 }
 
+TEST_CASE("zero-checkpoint inspect: a folder that has the name of another step is noted",
+          "[tools]") {
+  const TemporaryFolder folder;
+  const std::string path = folder.File("step-00000200");
+  MakeCheckpoint(path);
+  const std::string note =
+      path + ": is called after step 200, but its manifest.json is of step 100";
+  CHECK_THAT(Inspect(path).out, ContainsSubstring("\nnote: " + note));
+  const nlohmann::json notes = InspectJson(path, 0)["notes"];
+  REQUIRE(notes.size() == 1);
+  CHECK_THAT(notes[0].get<std::string>(), ContainsSubstring(note));
+  const Outcome exported =
+      RunProgram(kProgram, {"export", path, "--output", folder.File("weights")});
+  CHECK_THAT(exported.out, ContainsSubstring("note: " + note));
+  fs::rename(path, folder.File("good"));
+  CHECK(InspectJson(folder.File("good"), 0)["notes"].empty());
+}
+
 void CheckUnsound(const std::string& path, const std::string& reason) {
   const Outcome outcome = Inspect(path);
   INFO(outcome.out << outcome.err);
