@@ -46,7 +46,7 @@ absl::StatusOr<std::string> CheckpointKeeper::PathOfAll(Device* device, const St
 absl::StatusOr<CheckpointLoaded> CheckpointKeeper::Load(Device* device, const Stream& stream,
                                                         ShardedOptimizer* optimizer,
                                                         std::string* path) const {
-  while (true) {
+  for (int damaged = 1;; ++damaged) {
     const absl::StatusOr<CheckpointLoaded> loaded = optimizer->LoadCheckpoint(*path);
     // Every rank has the same error of a file, and goes the same way.
     if (!absl::IsDataLoss(loaded.status()) || !group_->Health().ok()) return loaded;
@@ -55,8 +55,16 @@ absl::StatusOr<CheckpointLoaded> CheckpointKeeper::Load(Device* device, const St
         const std::string before,
         PathOfAll(device, stream, leads() ? CheckpointBefore(*path, job_.resume_folder) : ""));
     if (before.empty()) {
-      return absl::DataLossError(
-          absl::StrCat(damage, "; --resume PATH can name another checkpoint"));
+      ZERO_ASSIGN_OR_RETURN(const std::string folder,
+                            PathOfAll(device, stream, leads() ? job_.resume_folder : ""));
+      if (folder.empty()) {
+        return absl::DataLossError(absl::StrCat(
+            damage, "; of a folder of checkpoints --resume takes the newest that is sound"));
+      }
+      return absl::DataLossError(absl::StrCat(
+          "no checkpoint in ", folder, " is sound, each of ", damaged,
+          " that could be gone on from is damaged; the oldest: ", damage,
+          "; --resume can name another folder, or the run begin anew without it, elsewhere"));
     }
     Say(absl::StrCat("resume      passed over, damaged: ", damage));
     *path = before;

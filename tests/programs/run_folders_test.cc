@@ -67,7 +67,38 @@ TEST_CASE("zero-train --resume latest: a damaged checkpoint is told of and the o
   const Outcome none = resume("latest");
   CHECK(none.status == 1);
   CHECK(LinesOf(none.err) == 1);
-  CHECK_THAT(none.err, ContainsSubstring(at(1)) && ContainsSubstring("damaged"));
+  CHECK_THAT(none.err,
+             ContainsSubstring("no checkpoint in " + saved + " is sound, each of 4 that") &&
+                 ContainsSubstring("the oldest: ") && ContainsSubstring(at(1)));
+}
+
+TEST_CASE("zero-train --resume: a checkpoint of a later step than --steps may be damaged",
+          "[programs][checkpoint]") {
+  const TrainingFolder folder;
+  const std::string saved = folder.File("saved");
+  const auto at = [&](int64_t step) { return saved + "/" + CheckpointName(step); };
+  const auto train = [&](std::vector<std::string> flags) {
+    flags.insert(flags.end(), {"--ranks=2", "--checkpoint_dir", saved, "--save_every=1"});
+    return folder.Train(flags);
+  };
+  REQUIRE(train({"--steps=4"}).status == 0);
+  const auto refused = [&](const std::string& from, const std::string& why) {
+    const Outcome outcome = train({"--steps=2", "--resume", from});
+    CHECK(outcome.status == 1);
+    CHECK(LinesOf(outcome.err) == 1);
+    CHECK_THAT(outcome.err, ContainsSubstring("--resume: " + at(4) + why));
+  };
+  refused("latest", ": is of step 4, and --steps, the total of the run, is 2");
+  Damage(at(4));
+  refused(at(4), "/rank-00000-of-00002.safetensors: ");
+  Damage(at(3));
+  const Outcome outcome = train({"--steps=2", "--resume=latest"});
+  INFO(outcome.err);
+  CHECK(outcome.status == 0);
+  for (const int64_t step : {4, 3}) {
+    CHECK_THAT(outcome.out, ContainsSubstring("resume      passed over, damaged: " + at(step)));
+  }
+  CHECK_THAT(outcome.out, ContainsSubstring("step 2 of 2"));
 }
 
 TEST_CASE("zero-train: a folder that another run writes to is refused and the run named",
