@@ -91,7 +91,7 @@ class Export : public Subcommand {
     flags.AddSize("max_shard_size", &max_shard_bytes_, 1, "of a file of weights");
     flags.AddText("copy_from", &copy_from_, "FOLDER",
                   "whose config.json and tokenizer files are copied");
-    flags.AddSwitch("json", &json_, "print one JSON object");
+    flags.AddSwitch("json", &json_, "print one JSON object, with \"error\" if it fails");
   }
 
   absl::Status Check() override {

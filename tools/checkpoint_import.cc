@@ -32,7 +32,7 @@ class Import : public Subcommand {
                     "kept of 16-bit weights: fp32, the low 16 bits of fp32, nothing");
     flags.AddNumber("loss_scale", &loss_scale_, 0, 0x1p127,
                     "that training begins with; 0: 65536 in fp16, else 1");
-    flags.AddSwitch("json", &json_, "print one JSON object");
+    flags.AddSwitch("json", &json_, "print one JSON object, with \"error\" if it fails");
   }
 
   absl::Status Check() override {

@@ -309,15 +309,10 @@ void PrintWeights(const Json& report) {
   std::cout << Sum(report, "tensors", "tensor") << "\n";
 }
 
-void PrintJson(const Json& report) {
-  // A path need not be UTF-8.
-  std::cout << report.dump(2, ' ', false, Json::error_handler_t::replace) << "\n";
-}
-
 class Inspect : public Subcommand {
  public:
   void AddFlags(support::FlagTable& flags) override {
-    flags.AddSwitch("json", &json_, "print one JSON object, also when something is wrong");
+    flags.AddSwitch("json", &json_, "print one JSON object, with \"error\" if something is wrong");
   }
   absl::Status Check() override { return absl::OkStatus(); }
 
@@ -325,16 +320,16 @@ class Inspect : public Subcommand {
     absl::StatusOr<Json> report = Report(path);
     if (!report.ok()) {
       const std::string reason(report.status().message());
-      if (json_) PrintJson({{"path", path}, {"sound", false}, {"reason", reason}});
+      if (json_) Print({{"path", path}, {"sound", false}, {"error", reason}});
       return report.status();
     }
     const std::string unsound = Unsound(*report);
     if (!unsound.empty()) {
       (*report)["sound"] = false;
-      (*report)["reason"] = unsound;
+      (*report)["error"] = unsound;
     }
     if (json_) {
-      PrintJson(*report);
+      Print(*report);
     } else if ((*report)["kind"] == "checkpoint") {
       PrintCheckpoint(*report);
     } else {
@@ -343,9 +338,17 @@ class Inspect : public Subcommand {
     if (unsound.empty()) return absl::OkStatus();
     return absl::DataLossError(absl::StrCat(path, ": ", unsound));
   }
+  bool printed() const override { return printed_; }
 
  private:
+  void Print(const Json& report) {
+    // A path need not be UTF-8.
+    std::cout << report.dump(2, ' ', false, Json::error_handler_t::replace) << "\n";
+    printed_ = true;
+  }
+
   bool json_ = false;
+  bool printed_ = false;
 };
 
 }  // namespace
