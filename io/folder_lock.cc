@@ -41,7 +41,16 @@ bool IsAt(const std::string& path, int descriptor) {
 }  // namespace
 
 absl::StatusOr<FolderLock> FolderLock::Take(const std::string& folder) {
-  const std::string path = absl::StrCat(folder, "/", kName);
+  return TakeAt(absl::StrCat(folder, "/", kName), folder, "folder");
+}
+
+absl::StatusOr<FolderLock> FolderLock::TakeForFile(const std::string& file) {
+  const size_t name = file.rfind('/') + 1;  // 0 where there is none
+  return TakeAt(absl::StrCat(file.substr(0, name), ".", file.substr(name), kName), file, "file");
+}
+
+absl::StatusOr<FolderLock> FolderLock::TakeAt(const std::string& path, const std::string& what,
+                                              const char* kind) {
   constexpr int kTries = 100;
   for (int tried = 0; tried < kTries; ++tried) {
     const int descriptor = Files().Open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666);
@@ -52,9 +61,9 @@ absl::StatusOr<FolderLock> FolderLock::Take(const std::string& folder) {
       Files().Close(descriptor);
       if (error == EINTR) continue;
       if (error == EWOULDBLOCK) {
-        return absl::FailedPreconditionError(
-            absl::StrCat("'", folder, "' is in use by ", holder,
-                         ", which may end on its own; give another folder, or end that process"));
+        return absl::FailedPreconditionError(absl::StrCat(
+            "'", what, "' is in use by ", holder, ", which may end on its own; give another ", kind,
+            ", or end that process"));
       }
       Files().Unlink(path.c_str());
       return FolderLock();
@@ -69,7 +78,7 @@ absl::StatusOr<FolderLock> FolderLock::Take(const std::string& folder) {
     Files().Close(descriptor);
   }
   return absl::FailedPreconditionError(
-      absl::StrCat("'", folder, "' is taken and left by other processes again and again"));
+      absl::StrCat("'", what, "' is taken and left by other processes again and again"));
 }
 
 FolderLock::FolderLock(FolderLock&& other) noexcept

@@ -1,4 +1,4 @@
-// A folder of the user's that one process at a time works in.
+// A folder of the user's, or a file, that one process at a time works with.
 //
 // Not FolderOwner (io/folder_owner.h), which locks a folder itself: here the lock is on a file in
 // it, since a folder over a network can be locked by no process, and who is refused wants to know
@@ -12,7 +12,7 @@
 
 namespace zero {
 
-// Holds a lock of the system on a file in a folder, which says who holds it. The lock ends with the
+// Holds a lock of the system on a file of its own, which says who holds it. The lock ends with the
 // process however that ends, so what is left of one that was killed is in nobody's way. Move-only;
 // the destructor removes the file and gives the lock up.
 class FolderLock {
@@ -21,6 +21,8 @@ class FolderLock {
   // it, and is named. Where the file system has no locks nothing is held, and that is OK; on one
   // over a network a lock counts on other machines if its server says so.
   static absl::StatusOr<FolderLock> Take(const std::string& folder);
+  // The same of one file, by a file beside it: ".NAME.zero-lock".
+  static absl::StatusOr<FolderLock> TakeForFile(const std::string& file);
   FolderLock() = default;
   FolderLock(FolderLock&& other) noexcept;
   FolderLock& operator=(FolderLock&& other) noexcept;
@@ -31,6 +33,8 @@ class FolderLock {
   const std::string& path() const { return path_; }
 
  private:
+  static absl::StatusOr<FolderLock> TakeAt(const std::string& path, const std::string& what,
+                                           const char* kind);
   FolderLock(std::string path, int descriptor) : path_(std::move(path)), descriptor_(descriptor) {}
 
   std::string path_;

@@ -49,7 +49,7 @@ bool IsOfThisHost(const std::string& name) {
          AllOf(parts[2], std::isxdigit);
 }
 
-// What cannot be listed, locked or removed stays.
+// What cannot be listed, locked or removed stays. Those that had something in them.
 std::vector<std::string> RemoveDead(const std::string& nvme_path) {
   std::vector<std::string> removed;
   const absl::StatusOr<std::vector<std::string>> names = ListFolder(nvme_path);
@@ -58,7 +58,11 @@ std::vector<std::string> RemoveDead(const std::string& nvme_path) {
     if (!IsOfThisHost(name)) continue;
     const std::string path = nvme_path + "/" + name;
     const absl::StatusOr<FolderOwner> lock = FolderOwner::TryOwn(path);
-    if (lock.ok() && RemoveTree(path).ok()) removed.push_back(path);
+    if (!lock.ok()) continue;
+    // Another rank may just have made it, and not locked it yet: it makes another one.
+    std::error_code error;
+    const bool empty = std::filesystem::is_empty(path, error);
+    if (RemoveTree(path).ok() && !empty) removed.push_back(path);
   }
   return removed;
 }

@@ -28,7 +28,7 @@ class OffloadFolder {
   const std::string& path() const { return path_; }
   // The path of a file in it.
   std::string File(const std::string& name) const { return path_ + "/" + name; }
-  // The folders of dead processes that Create has removed.
+  // The folders of dead processes that Create has removed, with what was in them.
   const std::vector<std::string>& removed() const { return removed_; }
 
  private:

@@ -15,6 +15,7 @@
 #include "examples/support/text.h"
 #include "io/folder.h"
 #include "io/problems.h"
+#include "tools/output_folder.h"
 #include "tools/progress_bar.h"
 #include "zero/save/checkpoint_export.h"
 #include "zero/save/checkpoint_folder.h"
@@ -37,6 +38,17 @@ DType DTypeOf(const CheckpointManifest& manifest, std::optional<DType> wanted) {
     dtypes.insert(wanted.value_or(parameter.dtype));
   }
   return dtypes.size() == 1 ? *dtypes.begin() : DType::kF32;
+}
+
+// The states that weights are not made of: nothing reads them, and so nothing verifies them.
+std::vector<std::string> Unread(const CheckpointManifest& manifest) {
+  std::set<std::string> states;
+  for (const CheckpointParameter& parameter : manifest.parameters) {
+    for (const auto& [state, dtype] : parameter.states) {
+      if (state == kMoment1State || state == kMoment2State) states.insert(state);
+    }
+  }
+  return {states.begin(), states.end()};
 }
 
 // Whether `config` describes the parameters of the checkpoint.
@@ -79,7 +91,7 @@ class Export : public Subcommand {
     flags.AddSize("max_shard_size", &max_shard_bytes_, 1, "of a file of weights");
     flags.AddText("copy_from", &copy_from_, "FOLDER",
                   "whose config.json and tokenizer files are copied");
-    flags.AddSwitch("json", &json_, "print one JSON object");
+    flags.AddSwitch("json", &json_, "print one JSON object, with \"error\" if it fails");
   }
 
   absl::Status Check() override {
@@ -106,6 +118,7 @@ class Export : public Subcommand {
       return absl::InvalidArgumentError(absl::StrCat("--output is ", what, " itself, '", output_,
                                                      "': it must be another folder"));
     }
+    ZERO_ASSIGN_OR_RETURN(const FolderLock lock, TakeOutput(output_));
     CheckpointReader& reader = *opened;
     SaveWeightsOptions options;
     options.max_shard_bytes = max_shard_bytes_;
@@ -115,16 +128,25 @@ class Export : public Subcommand {
     }
     ZERO_RETURN_IF_ERROR(AddConfig(reader.manifest(), options));
     ZERO_ASSIGN_OR_RETURN(const WeightsSaved saved, Write(reader, options));
+    const std::vector<std::string> unread = Unread(reader.manifest());
+    const absl::Status named = CheckCheckpointName(path, reader.manifest().step);
     if (json_) {
       const nlohmann::ordered_json report = {
           {"path", output_},          {"step", reader.manifest().step},
           {"tensors", saved.tensors}, {"bytes", saved.data_bytes},
-          {"files", saved.files},     {"config", !config_from_.empty()}};
+          {"files", saved.files},     {"config", !config_from_.empty()},
+          {"not_verified", unread}};
       std::cout << report.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace)
                 << "\n";
       return absl::OkStatus();
     }
     if (!note_.empty()) std::cout << "note: " << note_ << "\n";
+    if (!named.ok()) std::cout << "note: " << named.message() << "\n";
+    if (!unread.empty()) {
+      std::cout << "note: verified is what was read, the weights; "
+                << absl::StrJoin(unread, " and ") << (unread.size() == 1 ? " is" : " are")
+                << " not, which zero-checkpoint inspect does\n";
+    }
     std::cout << output_ << ": step " << reader.manifest().step << ", "
               << support::WithSeparators(saved.tensors) << " tensors, "
               << support::WithSeparators(saved.data_bytes) << " bytes in " << saved.files

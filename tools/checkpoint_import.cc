@@ -11,8 +11,8 @@
 #include "examples/support/text.h"
 #include "examples/train/load.h"
 #include "io/folder.h"
-#include "io/folder_lock.h"
 #include "tools/kind_of.h"
+#include "tools/output_folder.h"
 #include "tools/progress_bar.h"
 #include "zero/save/checkpoint_import.h"
 
@@ -32,7 +32,7 @@ class Import : public Subcommand {
                     "kept of 16-bit weights: fp32, the low 16 bits of fp32, nothing");
     flags.AddNumber("loss_scale", &loss_scale_, 0, 0x1p127,
                     "that training begins with; 0: 65536 in fp16, else 1");
-    flags.AddSwitch("json", &json_, "print one JSON object");
+    flags.AddSwitch("json", &json_, "print one JSON object, with \"error\" if it fails");
   }
 
   absl::Status Check() override {
@@ -48,6 +48,11 @@ class Import : public Subcommand {
 
   absl::Status Run(const std::string& path) override {
     ZERO_RETURN_IF_ERROR(RequireFolder(path, "a folder with config.json and weights"));
+    std::error_code error;
+    if (std::filesystem::equivalent(output_, path, error)) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("--output is FOLDER itself, '", output_, "': it must be another folder"));
+    }
     ZERO_ASSIGN_OR_RETURN(const llama::LlamaConfig llama, llama::ReadConfig(path));
     ZERO_ASSIGN_OR_RETURN(const train::SavedWeights weights,
                           train::SavedWeights::Open(path, llama));
@@ -96,16 +101,7 @@ class Import : public Subcommand {
       return weights.Read(parameter, first, out);
     };
     // A run that works in the folder has the steps in it for its own.
-    FolderLock lock;
-    std::error_code error;
-    if (std::filesystem::is_directory(output_, error)) {
-      absl::StatusOr<FolderLock> taken = FolderLock::Take(output_);
-      if (!taken.ok()) {
-        return absl::Status(taken.status().code(),
-                            absl::StrCat("--output: ", std::string(taken.status().message())));
-      }
-      lock = *std::move(taken);
-    }
+    ZERO_ASSIGN_OR_RETURN(const FolderLock lock, TakeOutput(output_));
     const absl::StatusOr<std::string> made =
         ImportCheckpoint(config, model, source, output_,
                          [&](int64_t done, int64_t total) { bar.Show(done, total); });

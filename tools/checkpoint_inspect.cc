@@ -42,6 +42,13 @@ bool IsFloat(const std::string& dtype) {
   return dtype == "F32" || dtype == "BF16" || dtype == "F16";
 }
 
+// What is odd and does not make it unsound.
+std::vector<std::string> NotesOn(const std::string& path, const CheckpointManifest& manifest) {
+  const absl::Status named = CheckCheckpointName(path, manifest.step);
+  if (named.ok()) return {};
+  return {std::string(named.message())};
+}
+
 absl::StatusOr<Json> ReportCheckpoint(const std::string& path) {
   ZERO_ASSIGN_OR_RETURN(CheckpointReader reader, CheckpointReader::Open(path));
   std::map<std::string, int64_t> non_finite;
@@ -100,7 +107,8 @@ absl::StatusOr<Json> ReportCheckpoint(const std::string& path) {
               {"bytes", bytes},
               {"non_finite", Json(non_finite)},
               {"attributes", Json(manifest.attributes)},
-              {"configuration", manifest.configuration}};
+              {"configuration", manifest.configuration},
+              {"notes", NotesOn(path, manifest)}};
 }
 
 // Reads all of a tensor, `done` bytes after the first one of all, and says what is in it.
@@ -257,6 +265,7 @@ void PrintCheckpoint(const Json& report) {
             << Count(report["world_size"], "rank") << "; " << counts["applied"] << " of "
             << counts["steps"] << " steps applied, " << counts["skipped"] << " skipped; loss scale "
             << support::ShortestNumber(report["loss_scale"].get<double>()) << "\n";
+  for (const Json& note : report["notes"]) std::cout << "note: " << note.get<std::string>() << "\n";
   for (const auto& [name, value] : report["attributes"].items()) {
     // A value may be a whole file.
     const std::string text = value.dump();
@@ -300,15 +309,10 @@ void PrintWeights(const Json& report) {
   std::cout << Sum(report, "tensors", "tensor") << "\n";
 }
 
-void PrintJson(const Json& report) {
-  // A path need not be UTF-8.
-  std::cout << report.dump(2, ' ', false, Json::error_handler_t::replace) << "\n";
-}
-
 class Inspect : public Subcommand {
  public:
   void AddFlags(support::FlagTable& flags) override {
-    flags.AddSwitch("json", &json_, "print one JSON object, also when something is wrong");
+    flags.AddSwitch("json", &json_, "print one JSON object, with \"error\" if something is wrong");
   }
   absl::Status Check() override { return absl::OkStatus(); }
 
@@ -316,16 +320,16 @@ class Inspect : public Subcommand {
     absl::StatusOr<Json> report = Report(path);
     if (!report.ok()) {
       const std::string reason(report.status().message());
-      if (json_) PrintJson({{"path", path}, {"sound", false}, {"reason", reason}});
+      if (json_) Print({{"path", path}, {"sound", false}, {"error", reason}});
       return report.status();
     }
     const std::string unsound = Unsound(*report);
     if (!unsound.empty()) {
       (*report)["sound"] = false;
-      (*report)["reason"] = unsound;
+      (*report)["error"] = unsound;
     }
     if (json_) {
-      PrintJson(*report);
+      Print(*report);
     } else if ((*report)["kind"] == "checkpoint") {
       PrintCheckpoint(*report);
     } else {
@@ -334,9 +338,17 @@ class Inspect : public Subcommand {
     if (unsound.empty()) return absl::OkStatus();
     return absl::DataLossError(absl::StrCat(path, ": ", unsound));
   }
+  bool printed() const override { return printed_; }
 
  private:
+  void Print(const Json& report) {
+    // A path need not be UTF-8.
+    std::cout << report.dump(2, ' ', false, Json::error_handler_t::replace) << "\n";
+    printed_ = true;
+  }
+
   bool json_ = false;
+  bool printed_ = false;
 };
 
 }  // namespace

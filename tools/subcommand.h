@@ -19,6 +19,8 @@ class Subcommand {
   virtual absl::Status Check() = 0;
   // Prints to stdout.
   virtual absl::Status Run(const std::string& path) = 0;
+  // Whether Run has printed the JSON of its error itself.
+  virtual bool printed() const { return false; }
 };
 
 }  // namespace zero::tools

@@ -10,6 +10,7 @@
 #include "tools/checkpoint_export.h"
 #include "tools/checkpoint_import.h"
 #include "tools/checkpoint_inspect.h"
+#include "tools/json_error.h"
 
 namespace zero::tools {
 namespace {
@@ -50,6 +51,7 @@ int RunEntry(const Entry& entry, std::vector<std::string> arguments) {
     arguments.erase(arguments.begin());
   }
   const std::unique_ptr<Subcommand> subcommand = entry.make();
+  const bool json = AsksForJson(arguments);
   support::FlagTable flags;
   subcommand->AddFlags(flags);
   absl::Status usage = flags.Parse(arguments);
@@ -65,8 +67,12 @@ int RunEntry(const Entry& entry, std::vector<std::string> arguments) {
   }
   if (usage.ok()) usage = support::CheckAlone();
   if (usage.ok()) usage = subcommand->Check();
-  if (!usage.ok()) return support::Fail(ProgramName(entry), usage, support::kExitUsage);
+  if (!usage.ok()) {
+    if (json) PrintJsonError(usage);
+    return support::Fail(ProgramName(entry), usage, support::kExitUsage);
+  }
   const absl::Status status = subcommand->Run(path);
+  if (!status.ok() && json && !subcommand->printed()) PrintJsonError(status);
   return status.ok() ? 0 : support::Fail(ProgramName(entry), status, support::kExitFailure);
 }
 
@@ -83,10 +89,10 @@ int Main(const std::vector<std::string>& arguments) {
   }
   const std::string what =
       arguments.empty() ? "no subcommand" : absl::StrCat("unknown subcommand '", first, "'");
-  return support::Fail(
-      "zero-checkpoint",
-      absl::InvalidArgumentError(absl::StrCat(what, "; it must be one of ", names, ", see --help")),
-      support::kExitUsage);
+  const absl::Status usage =
+      absl::InvalidArgumentError(absl::StrCat(what, "; it must be one of ", names, ", see --help"));
+  if (AsksForJson(arguments)) PrintJsonError(usage);
+  return support::Fail("zero-checkpoint", usage, support::kExitUsage);
 }
 
 }  // namespace

@@ -11,6 +11,7 @@
 #include "examples/support/flags.h"
 #include "examples/support/program.h"
 #include "examples/train/offload_options.h"
+#include "tools/json_error.h"
 #include "tools/kind_of.h"
 #include "tools/plan_table.h"
 #include "zero/deepspeed_config.h"
@@ -60,7 +61,8 @@ void AddFlags(support::FlagTable& flags, Options& options) {
   flags.AddChoice("master", &options.master, {"fp32", "split", "none"},
                   "kept of 16-bit weights: fp32, the low 16 bits of fp32, nothing");
   train::AddPlaceFlags(flags, options.offload);
-  flags.AddSwitch("json", &options.json, "print one JSON object, in bytes");
+  flags.AddSwitch("json", &options.json,
+                  "print one JSON object, in bytes; with \"error\" if it fails");
 }
 
 // What the table is made for, apart from the stage.
@@ -167,6 +169,10 @@ absl::Status CheckOptions(const support::FlagTable& flags, const Options& option
 }
 
 int Main(const std::vector<std::string>& arguments) {
+  const auto fail = [json = AsksForJson(arguments)](const absl::Status& status, int exit_status) {
+    if (json) PrintJsonError(status);
+    return support::Fail(kProgram, status, exit_status);
+  };
   Options options;
   support::FlagTable flags;
   AddFlags(flags, options);
@@ -176,27 +182,27 @@ int Main(const std::vector<std::string>& arguments) {
     return 0;
   }
   if (usage.ok()) usage = CheckOptions(flags, options);
-  if (!usage.ok()) return support::Fail(kProgram, usage, support::kExitUsage);
+  if (!usage.ok()) return fail(usage, support::kExitUsage);
   const absl::StatusOr<llama::LlamaConfig> model = llama::ReadConfig(options.model);
   if (!model.ok()) {
-    return support::Fail(
-        kProgram,
+    return fail(
         absl::Status(model.status().code(), absl::StrCat("--model: ", model.status().message())),
         support::kExitFailure);
   }
   if (options.sequence_length > model->max_position_embeddings) {
-    return support::Fail(
-        kProgram,
-        absl::InvalidArgumentError(absl::StrCat("--sequence_length is ", options.sequence_length,
-                                                ": the model's max_position_embeddings is ",
-                                                model->max_position_embeddings)),
-        support::kExitUsage);
+    return fail(absl::InvalidArgumentError(absl::StrCat(
+                    "--sequence_length is ", options.sequence_length,
+                    ": the model's max_position_embeddings is ", model->max_position_embeddings)),
+                support::kExitUsage);
   }
   absl::StatusOr<Config> config = ConfigOf(options);
   if (!options.config.empty()) config = ReadConfigFile(flags, *model, options);
-  if (!config.ok()) return support::FailLines(kProgram, config.status(), support::kExitFailure);
+  if (!config.ok()) {
+    if (options.json) PrintJsonError(config.status());
+    return support::FailLines(kProgram, config.status(), support::kExitFailure);
+  }
   const absl::Status status = PrintPlan(options, *model, *config);
-  return status.ok() ? 0 : support::Fail(kProgram, status, support::kExitFailure);
+  return status.ok() ? 0 : fail(status, support::kExitFailure);
 }
 
 }  // namespace

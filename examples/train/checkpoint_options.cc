@@ -7,7 +7,7 @@ namespace zero::train {
 void AddCheckpointFlags(support::FlagTable& flags, Options& options) {
   constexpr int64_t kMost = 1'000'000'000;
   flags.AddText("checkpoint_dir", &options.checkpoint_dir, "FOLDER",
-                "gets a checkpoint at the end, or when SIGTERM or SIGUSR1 stop the run");
+                "gets a checkpoint at the end, or when a signal stops the run");
   flags.AddCount("save_every", &options.save_every, 0, kMost,
                  "steps from checkpoint to checkpoint; 0: none between");
   flags.AddNumber("save_every_minutes", &options.save_every_minutes, 0, 1e6,

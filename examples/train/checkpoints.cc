@@ -1,5 +1,6 @@
 #include "examples/train/checkpoints.h"
 
+#include <algorithm>
 #include <filesystem>
 #include <utility>
 
@@ -45,7 +46,7 @@ absl::StatusOr<std::string> CheckpointKeeper::PathOfAll(Device* device, const St
 absl::StatusOr<CheckpointLoaded> CheckpointKeeper::Load(Device* device, const Stream& stream,
                                                         ShardedOptimizer* optimizer,
                                                         std::string* path) const {
-  while (true) {
+  for (int damaged = 1;; ++damaged) {
     const absl::StatusOr<CheckpointLoaded> loaded = optimizer->LoadCheckpoint(*path);
     // Every rank has the same error of a file, and goes the same way.
     if (!absl::IsDataLoss(loaded.status()) || !group_->Health().ok()) return loaded;
@@ -54,8 +55,16 @@ absl::StatusOr<CheckpointLoaded> CheckpointKeeper::Load(Device* device, const St
         const std::string before,
         PathOfAll(device, stream, leads() ? CheckpointBefore(*path, job_.resume_folder) : ""));
     if (before.empty()) {
-      return absl::DataLossError(
-          absl::StrCat(damage, "; --resume PATH can name another checkpoint"));
+      ZERO_ASSIGN_OR_RETURN(const std::string folder,
+                            PathOfAll(device, stream, leads() ? job_.resume_folder : ""));
+      if (folder.empty()) {
+        return absl::DataLossError(absl::StrCat(
+            damage, "; of a folder of checkpoints --resume takes the newest that is sound"));
+      }
+      return absl::DataLossError(absl::StrCat(
+          "no checkpoint in ", folder, " is sound, each of ", damaged,
+          " that could be gone on from is damaged; the oldest: ", damage,
+          "; --resume can name another folder, or the run begin anew without it, elsewhere"));
     }
     Say(absl::StrCat("resume      passed over, damaged: ", damage));
     *path = before;
@@ -94,14 +103,12 @@ absl::StatusOr<bool> CheckpointKeeper::Resume(Device* device, const Stream& stre
 
 void CheckpointKeeper::Start(ShardedOptimizer* optimizer) {
   optimizer_ = optimizer;
-  if (!saves()) return;
-  StopOnSignals();
   saved_at_ = Clock::now();
 }
 
 uint64_t CheckpointKeeper::Requests() const {
-  if (!saves()) return 0;
   uint64_t requests = StopSignals() << kSignalShift;
+  if (!saves()) return requests;
   const std::chrono::duration<double> since = Clock::now() - saved_at_;
   const double minutes = options_.save_every_minutes;
   if (leads() && minutes > 0 && since.count() >= 60 * minutes) requests |= kSave;
@@ -110,8 +117,12 @@ uint64_t CheckpointKeeper::Requests() const {
 
 void CheckpointKeeper::Hear(int64_t step, uint64_t requests) {
   // One that was asked for before the last checkpoint has been answered by it.
-  asked_ |= (requests & kSave) != 0 && step > saved_step_;
-  end_.signals |= requests >> kSignalShift;
+  asked_ |= (requests & kSave) != 0 && step > std::max(saved_step_, end_.first_step);
+  const uint64_t signals = requests >> kSignalShift;
+  end_.signals |= saves() ? signals : signals & ~kStopUser;
+  if (saves() || (signals & kStopUser) == 0 || std::exchange(told_, true)) return;
+  Say("note        SIGUSR1 stops and saves a run, but this one has no --checkpoint_dir: it goes "
+      "on");
 }
 
 absl::Status CheckpointKeeper::AfterStep(int64_t step) {
@@ -127,7 +138,7 @@ absl::Status CheckpointKeeper::Finish(int64_t step) {
   // What came with the last step stopped nothing.
   if (step == options_.steps) end_.signals = 0;
   if (!saves()) return absl::OkStatus();
-  if (step > saved_step_) ZERO_RETURN_IF_ERROR(Save(step));
+  if (step > saved_step_ && step > 0) ZERO_RETURN_IF_ERROR(Save(step));
   return FinishWriting();
 }
 

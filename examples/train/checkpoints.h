@@ -38,7 +38,7 @@ struct CheckpointJob {
 struct RunEnd {
   int64_t first_step = 0;  // before the run; 0 unless it was resumed
   int64_t step = 0;        // the last one
-  uint64_t signals = 0;    // that stopped it, of any rank; 0: it came to its end
+  uint64_t signals = 0;    // bits of StopSignals that stopped it, of any rank; 0: none did
   absl::Status saved;      // of the last checkpoint
 };
 
@@ -61,18 +61,20 @@ class CheckpointKeeper {
   // The first sample of a step.
   int64_t PositionOf(int64_t step) const;
 
-  // The first step comes now. Without --checkpoint_dir nothing is ever due.
+  // The first step comes now.
   void Start(ShardedOptimizer* optimizer);
   // What this rank asks of all; goes with what is exchanged about a step.
   uint64_t Requests() const;
-  // What ranks asked with that of `step`; all of them hear it between the same steps.
+  // What ranks asked with that of `step`, or before the first; all of them hear it between the same
+  // steps. Without --checkpoint_dir no checkpoint is due, and SIGUSR1, which asks for one, stops
+  // nothing.
   void Hear(int64_t step, uint64_t requests);
-  // Whether the run ends after the step that was enqueued last.
+  // Whether the run ends after the step that was enqueued last, or before the first.
   bool stops() const { return end_.signals != 0; }
   // [collective] `step` is enqueued: saves if that is due. An error: the run cannot go on. That a
   // checkpoint could not be saved is none; it is said.
   absl::Status AfterStep(int64_t step);
-  // [collective] After the last step of the run: saves unless that is done.
+  // [collective] After the last step of the run: saves unless that is done, or nothing is.
   absl::Status Finish(int64_t step);
   // [collective] The run ends here: waits for the checkpoint that is being written.
   absl::Status FinishWriting();
@@ -113,6 +115,7 @@ class CheckpointKeeper {
   bool applied_before_ = false;
   int64_t saved_step_ = -1;  // of the last checkpoint begun, or loaded from --checkpoint_dir
   bool asked_ = false;       // some rank's time to save has come
+  bool told_ = false;        // that SIGUSR1 stops nothing
   Clock::time_point saved_at_;
   std::optional<Pending<CheckpointReport>> pending_;
   std::future<absl::StatusOr<std::vector<std::string>>> pruning_;

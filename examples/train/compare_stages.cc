@@ -14,6 +14,7 @@
 #include "examples/support/text.h"
 #include "examples/train/cost.h"
 #include "examples/train/run.h"
+#include "examples/train/signals.h"
 
 namespace zero::train {
 namespace {
@@ -40,15 +41,19 @@ int64_t At(const WireBytes& wire, const std::string& name) {
   return found == wire.end() ? 0 : found->second;
 }
 
-absl::Status RunStage(const Job& job, Measured& measured) {
+// Bits of StopSignals, where some ended it.
+absl::StatusOr<uint64_t> RunStage(const Job& job, Measured& measured) {
   Job run = job;
+  RunEnd end;
+  run.end = &end;
   run.report = [&measured](const StepReport& report) {
     measured.memory = report.memory;
     measured.wire = report.wire;
     if (report.step > kWarmUp) measured.seconds.push_back(report.seconds);
     return absl::OkStatus();
   };
-  return RunJob(run);
+  ZERO_RETURN_IF_ERROR(RunJob(run));
+  return end.signals;
 }
 
 // Rows of kilobytes: the name, then what was used and what was planned in each stage.
@@ -150,7 +155,7 @@ void PrintTimes(Stages& stages) {
 
 }  // namespace
 
-absl::Status CompareStages(const Job& job) {
+absl::StatusOr<uint64_t> CompareStages(const Job& job) {
   Stages stages;
   if (job.options.offload.any()) {
     std::cout
@@ -165,7 +170,12 @@ absl::Status CompareStages(const Job& job) {
       if (repeat == 0) {
         ZERO_ASSIGN_OR_RETURN(stages[stage].plan, PlanCost(run.options, run.model));
       }
-      ZERO_RETURN_IF_ERROR(RunStage(run, stages[stage]));
+      ZERO_ASSIGN_OR_RETURN(const uint64_t signals, RunStage(run, stages[stage]));
+      if (signals != 0) {
+        std::cout << "stopped by " << StopSignalName(signals) << " in round " << repeat + 1
+                  << ", stage " << stage << "; the stages are not compared" << std::endl;
+        return signals;
+      }
       std::cout << absl::StreamFormat("round %d of %d, stage %d: %.1f ms per step so far\n",
                                       repeat + 1, job.options.repeats, stage,
                                       stages[stage].MedianSeconds() * 1e3)
@@ -178,7 +188,7 @@ absl::Status CompareStages(const Job& job) {
   PrintTimes(stages);
   if (table.first_difference().empty()) {
     std::cout << "every count of bytes is the plan's" << std::endl;
-    return absl::OkStatus();
+    return 0;
   }
   return absl::InternalError(absl::StrCat("not as planned: ", table.first_difference()));
 }

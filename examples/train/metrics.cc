@@ -119,11 +119,33 @@ absl::StatusOr<MetricsFile> MetricsFile::Create(const std::string& path, int64_t
         absl::StrCat("--metrics: '", path, "' cannot be written: ", std::strerror(errno)));
   }
   metrics.path_ = path;
+  ZERO_RETURN_IF_ERROR(metrics.KeepOthersOut());
   if (resumed_step > 0) {
     std::ifstream file(path, std::ios::binary);
     ZERO_ASSIGN_OR_RETURN(metrics.kept_, LinesUpTo(path, file, resumed_step));
   }
   return metrics;
+}
+
+absl::Status MetricsFile::KeepOthersOut() {
+  std::error_code error;
+  regular_ = std::filesystem::is_regular_file(path_, error);
+  if (!regular_) return absl::OkStatus();
+  // Links to one file have one lock.
+  const std::filesystem::path file = std::filesystem::canonical(path_, error);
+  absl::StatusOr<FolderLock> lock = FolderLock::TakeForFile(error ? path_ : file.string());
+  if (lock.ok()) {
+    lock_ = *std::move(lock);
+  } else if (absl::IsFailedPrecondition(lock.status())) {
+    existed_ = true;  // it is the other run's
+    return absl::FailedPreconditionError(
+        absl::StrCat("--metrics: ", std::string(lock.status().message())));
+  }
+  return absl::OkStatus();
+}
+
+std::vector<std::string> MetricsFile::traces() const {
+  return lock_.held() ? std::vector<std::string>{lock_.path()} : std::vector<std::string>();
 }
 
 void MetricsFile::GoBackTo(int64_t step) {

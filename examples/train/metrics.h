@@ -4,10 +4,12 @@
 #include <cstdint>
 #include <fstream>
 #include <string>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "examples/train/rank_trainer.h"
+#include "io/folder_lock.h"
 
 namespace zero::train {
 
@@ -25,7 +27,8 @@ std::string MetricsLine(const StepReport& report);
 // before the run; a file that was made for nothing is removed again.
 class MetricsFile {
  public:
-  // Tries whether `path` can be written to. An empty path: no metrics are wanted. After
+  // Tries whether `path` can be written to, and keeps other runs from it while this lives. An empty
+  // path: no metrics are wanted. kFailedPrecondition: another run writes it, and is named. After
   // `resumed_step` steps (0: none) the lines of these stay, and later ones go; kInvalidArgument:
   // the file holds something else.
   static absl::StatusOr<MetricsFile> Create(const std::string& path, int64_t resumed_step = 0);
@@ -36,14 +39,22 @@ class MetricsFile {
   // The run begins after an earlier step than was said: lines of later ones go. Before Write.
   void GoBackTo(int64_t step);
   absl::Status Write(const StepReport& report);
+  const std::string& path() const { return path_; }
+  // Nothing keeps other runs from a file: no lock can be made beside it.
+  bool open_to_others() const { return regular_ && !lock_.held(); }
+  // A file that goes with it, if there is one.
+  std::vector<std::string> traces() const;
 
  private:
   MetricsFile() = default;
+  absl::Status KeepOthersOut();
 
+  FolderLock lock_;
   std::string path_;
   std::ofstream file_;
   std::string kept_;  // what the file begins with
   bool existed_ = false;
+  bool regular_ = false;  // and not a pipe, say
   bool empty_ = true;
 };
 

@@ -11,6 +11,7 @@
 #include "absl/strings/str_join.h"
 #include "device/status.h"
 #include "examples/support/text.h"
+#include "io/posix_file.h"
 
 namespace zero::train {
 namespace {
@@ -190,8 +191,16 @@ absl::Status CheckNvmePath(const OffloadOptions& options) {
   if (!std::filesystem::is_directory(path, error)) {
     return Wrong("--nvme_path: '", path, "' is no folder; it must be one on the disk");
   }
-  if (access(path.c_str(), R_OK | W_OK | X_OK) == 0) return absl::OkStatus();
-  return Wrong("--nvme_path: '", path, "' cannot be written to: ", std::strerror(errno));
+  if (access(path.c_str(), R_OK | W_OK | X_OK) != 0) {
+    return Wrong("--nvme_path: '", path, "' cannot be written to: ", std::strerror(errno));
+  }
+  // What the system itself shows as a folder, /proc say, holds no files of others.
+  const std::string probe = absl::StrCat(path, "/.probe.", getpid(), ".tmp");
+  const absl::StatusOr<PosixFile> file = PosixFile::CreateNew(probe);
+  std::filesystem::remove(probe, error);
+  if (file.ok() || absl::IsAlreadyExists(file.status())) return absl::OkStatus();
+  return Wrong("--nvme_path: '", path, "' cannot hold a file, and must be on a disk: ",
+               std::string(file.status().message()));
 }
 
 std::string OffloadLines(const OffloadOptions& options) {

@@ -48,7 +48,7 @@ absl::Status CheckOffloadOptions(const OffloadOptions& options, int64_t stage);
 absl::Status CheckOffloadEffects(const support::FlagTable& flags, const OffloadOptions& options,
                                  int64_t stage, bool stages_vary);
 
-// That --nvme_path, where it is needed, is a folder that can be written to. kInvalidArgument.
+// That --nvme_path, where it is needed, is a folder that a file can be made in. kInvalidArgument.
 absl::Status CheckNvmePath(const OffloadOptions& options);
 
 // Lines of --flag=value that must be the same on every rank.

@@ -2,12 +2,15 @@
 
 #include <filesystem>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "device/status.h"
 #include "io/posix_file.h"
 #include "io/weight_index.h"
+#include "zero/save/checkpoint_manifest.h"
 
 namespace zero::train {
 namespace {
@@ -38,6 +41,7 @@ std::vector<NamedFile> Inputs(const Options& options) {
     }
   }
   if (!options.evaluate_data.empty()) inputs.push_back({"--evaluate_data", options.evaluate_data});
+  if (!options.config.empty()) inputs.push_back({"--config", options.config});
   return inputs;
 }
 
@@ -52,9 +56,38 @@ std::vector<NamedFile> Targets(const Options& options) {
   return targets;
 }
 
+absl::Status CheckFolders(const Options& options) {
+  const std::string metrics = options.metrics.empty() ? "" : FolderOf(options.metrics);
+  for (const auto& [flag, path] :
+       {std::pair("--output", &options.output), std::pair("--metrics", &metrics),
+        std::pair("--checkpoint_dir", &options.checkpoint_dir)}) {
+    const bool resumed = !options.resume.empty() && SameFile(*path, options.resume);
+    ZERO_RETURN_IF_ERROR(RefuseCheckpoint(flag, *path, resumed ? ", that of --resume" : ""));
+  }
+  std::error_code error;
+  if (!options.checkpoint_dir.empty() && fs::is_directory(options.model, error) &&
+      SameFile(options.checkpoint_dir, options.model)) {
+    return absl::InvalidArgumentError(absl::StrCat("--checkpoint_dir: '", options.checkpoint_dir,
+                                                   "' is the folder of --model; give it another "
+                                                   "place"));
+  }
+  return absl::OkStatus();
+}
+
 }  // namespace
 
+absl::Status RefuseCheckpoint(const std::string& flag, const std::string& path,
+                              const std::string& which) {
+  std::error_code error;
+  if (path.empty() || !fs::is_directory(path, error)) return absl::OkStatus();
+  if (absl::IsNotFound(ReadManifest(path).status())) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat(flag, ": '", path, "' is a checkpoint", which,
+                                                 ", which nothing may be written into; give it "
+                                                 "another place"));
+}
+
 absl::Status CheckOverwrites(const Options& options) {
+  ZERO_RETURN_IF_ERROR(CheckFolders(options));
   std::vector<NamedFile> used = Inputs(options);
   const auto refused = [](const char* flag, const NamedFile& other) {
     return absl::InvalidArgumentError(absl::StrCat(flag, " would write over '", other.path.string(),

@@ -70,8 +70,9 @@ absl::Status RankTrainer::Run() {
 
 absl::Status RankTrainer::RunSteps() {
   const Options& options = job_.options;
-  (void)NewTraffic();  // of the initial weights
   checkpoints_.Start(optimizer_.get());
+  ZERO_RETURN_IF_ERROR(HearBeforeSteps());
+  (void)NewTraffic();  // until now
   last_finish_ = Clock::now();
   offload_ = optimizer_->offload_report();
   int64_t step = checkpoints_.first_step();
@@ -104,6 +105,13 @@ absl::Status RankTrainer::RunSteps() {
   // With 0 any number of skips is fine, so all are.
   if (options.max_skips > 0 && step == options.steps) ZERO_RETURN_IF_ERROR(CheckProgress());
   return checkpoints_.Finish(step);
+}
+
+absl::Status RankTrainer::HearBeforeSteps() {
+  ZERO_RETURN_IF_ERROR(exchange_->Enqueue(*stream_, kMetrics, 0, checkpoints_.Requests()));
+  ZERO_ASSIGN_OR_RETURN(const Gathered gathered, exchange_->Take());
+  checkpoints_.Hear(checkpoints_.first_step(), gathered.requests);
+  return absl::OkStatus();
 }
 
 absl::Status RankTrainer::CheckProgress() const {

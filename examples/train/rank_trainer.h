@@ -58,7 +58,8 @@ struct Job {
   // Called on every rank's thread before each step; for tests. May be empty.
   std::function<absl::Status(int rank, int64_t step)> before_step;
   CheckpointJob checkpoints;
-  RunEnd* end = nullptr;  // gets rank 0's, before its thread ends; may be null
+  // Gets rank 0's, or where ranks are processes this one's, before its thread ends; may be null.
+  RunEnd* end = nullptr;
   // [collective] Called on every rank's thread after the last step, unless a signal stopped the run
   // before. May be empty.
   std::function<absl::Status(ShardedOptimizer&, int rank)> finish;
@@ -91,6 +92,8 @@ class RankTrainer {
 
   absl::Status RunSteps();
   absl::Status SetInitialWeights();
+  // [collective] What came while the run began is answered before its first step.
+  absl::Status HearBeforeSteps();
   absl::Status EnqueueStep(int64_t step);
   // Waits for the result of the oldest step under way; for all that the `last` one does.
   absl::StatusOr<StepReport> TakeReport(bool last);

@@ -1,5 +1,6 @@
 #include "examples/train/resume.h"
 
+#include <algorithm>
 #include <map>
 
 #include "absl/strings/match.h"
@@ -10,10 +11,12 @@
 #include "absl/strings/strip.h"
 #include "device/status.h"
 #include "examples/train/checkpoint_options.h"
+#include "examples/train/saved_states.h"
 #include "io/folder.h"
 #include "io/problems.h"
 #include "zero/save/checkpoint_folder.h"
 #include "zero/save/checkpoint_manifest.h"
+#include "zero/save/checkpoint_reader.h"
 
 namespace zero::train {
 namespace {
@@ -79,6 +82,7 @@ absl::StatusOr<ResumePoint> Find(const Options& options) {
   ZERO_RETURN_IF_ERROR(RequireFolder(folder, "a checkpoint, or a folder that holds some"));
   const absl::StatusOr<CheckpointManifest> one = ReadManifest(folder);
   if (one.ok()) {
+    ZERO_RETURN_IF_ERROR(CheckCheckpointName(folder, one->step));
     point.path = folder;
     point.step = one->step;
     return point;
@@ -95,6 +99,23 @@ absl::StatusOr<ResumePoint> Find(const Options& options) {
   return point;
 }
 
+// One under the name of another step would be replaced when the run comes to that step, and would
+// never be pruned.
+absl::Status CheckNames(const std::string& folder) {
+  ZERO_ASSIGN_OR_RETURN(const std::vector<std::string> names, ListFolder(folder));
+  for (const std::string& name : names) {
+    const std::string path = absl::StrCat(folder, "/", name);
+    const absl::StatusOr<CheckpointManifest> manifest = ReadManifest(path);
+    if (!manifest.ok()) continue;
+    const absl::Status status = CheckCheckpointName(path, manifest->step);
+    if (!status.ok()) {
+      return absl::DataLossError(
+          absl::StrCat(std::string(status.message()), "; rename it, or move it away"));
+    }
+  }
+  return absl::OkStatus();
+}
+
 // Later checkpoints, of another run or of this one when it went further, would be taken for those
 // of this run: by --resume latest, and by whoever looks for the last one.
 absl::Status CheckLater(const Options& options, const ResumePoint& point) {
@@ -104,7 +125,8 @@ absl::Status CheckLater(const Options& options, const ResumePoint& point) {
   ZERO_RETURN_IF_ERROR(found.status());
   std::vector<std::string> later;
   for (const FoundCheckpoint& checkpoint : *found) {
-    if (checkpoint.step > point.step) later.push_back(CheckpointName(checkpoint.step));
+    if (checkpoint.step > std::max(point.step, point.damaged_step))
+      later.push_back(CheckpointName(checkpoint.step));
   }
   if (later.empty()) return absl::OkStatus();
   return absl::InvalidArgumentError(absl::StrCat(
@@ -113,18 +135,43 @@ absl::Status CheckLater(const Options& options, const ResumePoint& point) {
       ": go on from that with --resume latest, give another folder, or move them away"));
 }
 
+// What is wrong with what lies in a checkpoint; OK where it is sound, or nobody can tell.
+absl::Status DamageOf(const std::string& path) {
+  absl::StatusOr<CheckpointReader> reader = CheckpointReader::Open(path);
+  const absl::Status status = reader.ok() ? reader->Verify(nullptr) : reader.status();
+  return absl::IsDataLoss(status) ? status : absl::OkStatus();
+}
+
+// That of several, one with more steps than the run is to have is no reason to refuse the run
+// where it is damaged: then it would be passed over anyway.
+absl::Status PassOverDamaged(const Options& options, ResumePoint& point) {
+  while (point.step > options.steps) {
+    const absl::Status damage = DamageOf(point.path);
+    if (damage.ok()) {
+      return absl::InvalidArgumentError(absl::StrCat(point.path, ": is of step ", point.step,
+                                                     ", and --steps, the total of the run, is ",
+                                                     options.steps));
+    }
+    const std::string before = CheckpointBefore(point.path, point.folder);
+    if (before.empty()) return damage;
+    ZERO_ASSIGN_OR_RETURN(const CheckpointManifest manifest, ReadManifest(before));
+    point.notes.push_back(absl::StrCat("passed over, damaged: ", std::string(damage.message())));
+    point.damaged_step = std::max(point.damaged_step, point.step);
+    point.path = before;
+    point.step = manifest.step;
+  }
+  return absl::OkStatus();
+}
+
 absl::StatusOr<ResumePoint> FindResumePoint(const Options& options, const llama::LlamaConfig& model,
                                             const llama::TokenDataset& data) {
   ZERO_ASSIGN_OR_RETURN(ResumePoint point, Find(options));
   if (point.path.empty()) return point;
-  if (point.step > options.steps) {
-    return absl::InvalidArgumentError(absl::StrCat(point.path, ": is of step ", point.step,
-                                                   ", and --steps, the total of the run, ", "is ",
-                                                   options.steps));
-  }
+  ZERO_RETURN_IF_ERROR(PassOverDamaged(options, point));
   ZERO_ASSIGN_OR_RETURN(const CheckpointManifest manifest, ReadManifest(point.path));
   ZERO_RETURN_IF_ERROR(
       ReadRunState(point.path, manifest.step, manifest.attributes, options, model, data).status());
+  ZERO_RETURN_IF_ERROR(CheckStates(point.path, manifest, options, model));
   return point;
 }
 
@@ -204,7 +251,8 @@ absl::StatusOr<ResumePoint> PrepareCheckpoints(const Options& options,
                                                const llama::LlamaConfig& model,
                                                const llama::TokenDataset& data) {
   if (!options.checkpoint_dir.empty()) {
-    const absl::Status status = CleanCheckpoints(options.checkpoint_dir);
+    absl::Status status = CleanCheckpoints(options.checkpoint_dir);
+    if (status.ok()) status = CheckNames(options.checkpoint_dir);
     if (!status.ok()) return Prefixed("--checkpoint_dir", status);
   }
   absl::StatusOr<ResumePoint> point = ResumePoint();

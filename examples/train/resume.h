@@ -36,6 +36,7 @@ struct ResumePoint {
   int64_t step = 0;
   // Where it was found; an earlier one in it may take its place. Empty: that one was asked for.
   std::string folder;
+  int64_t damaged_step = 0;        // of the newest that was passed over because it is damaged
   std::vector<std::string> notes;  // why it begins anew, or not at a later one
 };
 

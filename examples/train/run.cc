@@ -36,7 +36,7 @@ absl::Status Train(const Job& job, RankTrainer& trainer, int rank) {
   try {
     ZERO_RETURN_IF_ERROR(trainer.Initialise());
     ZERO_RETURN_IF_ERROR(trainer.Run());
-    if (rank == 0 && job.end != nullptr) *job.end = trainer.end();
+    if (job.end != nullptr && (rank == 0 || job.group != nullptr)) *job.end = trainer.end();
     const bool stopped = trainer.end().signals != 0;
     return job.finish && !stopped ? job.finish(trainer.optimizer(), rank) : absl::OkStatus();
   } catch (const std::exception& error) {

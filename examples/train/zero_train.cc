@@ -98,11 +98,31 @@ void PrintPlan(const Options& options, const Cost& cost, int threads) {
   std::cout << std::endl;
 }
 
+// What of a run is known beside its status.
+struct Ending {
+  bool meets = false;    // this process has begun to meet the others
+  uint64_t signals = 0;  // that ended it before anything was saved
+};
+
 // Whether the run could be gone on with from its end.
 absl::Status LastCheckpoint(const RunEnd& end) {
   if (end.saved.ok()) return absl::OkStatus();
   return absl::Status(end.saved.code(), absl::StrCat("the checkpoint of step ", end.step,
                                                      " is not saved: ", end.saved.message()));
+}
+
+// The line of a run that signals stopped.
+std::string DescribeStop(const Options& options, const RunEnd& end) {
+  const bool any = end.step > end.first_step;
+  const char* kept = end.saved.ok() ? "; --resume goes on" : "";
+  if (options.checkpoint_dir.empty()) {
+    kept = "; nothing is saved, as there is no --checkpoint_dir";
+  } else if (end.step == 0) {
+    kept = "; there is nothing to save";
+  }
+  return absl::StrCat("stopped by ", StopSignalName(end.signals),
+                      any ? " after step " : " before step ", any ? end.step : end.step + 1, kept,
+                      options.output.empty() ? "" : "; --output is not written");
 }
 
 // The folder of --output, without what runs that were killed in their last save have left in it.
@@ -123,7 +143,7 @@ absl::StatusOr<RunFolder> PrepareOutput(const std::string& path, const RunFolder
 // `print`: what is known of the run, when nothing stands in its way any more. `checkpoints`: the
 // folder of --checkpoint_dir, on rank 0.
 absl::Status Train(Job job, const ResumePoint& point, const RunFolder& checkpoints,
-                   const std::function<void()>& print) {
+                   const std::function<void()>& print, Ending& ending) {
   const Options& options = job.options;
   ZERO_ASSIGN_OR_RETURN(const Cost cost, PlanCost(options, job.model));
   // Rank 0 writes for all.
@@ -133,6 +153,7 @@ absl::Status Train(Job job, const ResumePoint& point, const RunFolder& checkpoin
   RemoveOnSignals(output.traces());
   ZERO_ASSIGN_OR_RETURN(MetricsFile metrics,
                         MetricsFile::Create(writes ? options.metrics : "", point.step));
+  RemoveOnSignals(metrics.traces());
   print();
   PrintPlan(options, cost, job.pool->threads());
   for (const std::string& note : point.notes) std::cout << "resume      " << note << std::endl;
@@ -140,6 +161,10 @@ absl::Status Train(Job job, const ResumePoint& point, const RunFolder& checkpoin
     if (!folder->open_to_others()) continue;
     std::cout << "note        " << folder->path()
               << ": its file system has no locks; only this run may write there" << std::endl;
+  }
+  if (metrics.open_to_others()) {
+    std::cout << "note        " << metrics.path()
+              << ": no lock can be made beside it; only this run may write it" << std::endl;
   }
   if (options.output.empty() && options.checkpoint_dir.empty()) {
     std::cout << "note        what is trained is not kept: neither --output nor --checkpoint_dir "
@@ -180,14 +205,18 @@ absl::Status Train(Job job, const ResumePoint& point, const RunFolder& checkpoin
       return absl::OkStatus();
     };
   }
+  StopOnSignals();
   const absl::Status status = RunJob(job);
   progress.Finish();
   ZERO_RETURN_IF_ERROR(status);
   progress.Summary();
   if (end.signals != 0) {
-    std::cout << "stopped by " << StopSignalName(end.signals) << " after step " << end.step
-              << (end.saved.ok() ? "; --resume goes on" : "")
-              << (options.output.empty() ? "" : "; --output is not written") << std::endl;
+    std::cout << DescribeStop(options, end) << std::endl;
+    if (options.checkpoint_dir.empty()) ending.signals = end.signals;
+  }
+  // Of a checkpoint that is not saved rank 0 tells.
+  if (!writes) return absl::OkStatus();
+  if (end.signals != 0) {
     ZERO_RETURN_IF_ERROR(LastCheckpoint(end));
     return measured;
   }
@@ -255,10 +284,11 @@ absl::Status CheckMemory(const Options& options, const llama::LlamaConfig& model
 }
 
 // From files to the last line of output. `options` are finished. `launch`: of this rank, where
-// ranks are processes; `meets` becomes true when it begins to meet the others.
+// ranks are processes.
 absl::Status Run(const Options& options, const llama::LlamaConfig& model,
-                 const std::optional<Launch>& launch, bool& meets) {
+                 const std::optional<Launch>& launch, Ending& ending) {
   using llama::SampleOrder;
+  ListenToSignals(/*speaks=*/!launch.has_value() || launch->rank == 0);
   ZERO_ASSIGN_OR_RETURN(const std::optional<SavedWeights> saved, OpenWeights(options, model));
   const SavedWeights* weights = saved.has_value() ? &*saved : nullptr;
   ZERO_ASSIGN_OR_RETURN(const llama::TokenDataset data,
@@ -299,17 +329,19 @@ absl::Status Run(const Options& options, const llama::LlamaConfig& model,
   }
   const auto print = [&] { PrintConfiguration(options, model, weights, data, point, machine); };
   if (!launch.has_value()) {
-    if (!options.compare_stages) return Train(std::move(job), point, checkpoints, print);
+    if (!options.compare_stages) return Train(std::move(job), point, checkpoints, print, ending);
     print();
-    return CompareStages(job);
+    StopOnSignals();
+    ZERO_ASSIGN_OR_RETURN(ending.signals, CompareStages(job));
+    return absl::OkStatus();
   }
-  meets = true;
+  ending.meets = true;
   ZERO_ASSIGN_OR_RETURN(
       Processes joined,
       Processes::Join(*launch, ConfigurationOf(options, model, weights, data, job.evaluation_data),
                       device, absl::Seconds(options.deadline)));
   job.group = joined.group();
-  return joined.End(Train(std::move(job), point, checkpoints, print));
+  return joined.End(Train(std::move(job), point, checkpoints, print, ending));
 }
 
 int Main(const std::vector<std::string>& arguments) {
@@ -334,7 +366,9 @@ int Main(const std::vector<std::string>& arguments) {
   AddFlags(flags, options);
   absl::Status usage = flags.Parse(arguments);
   if (usage.ok() && flags.help()) {
-    std::cout << "usage: " << kProgram << " --model PATH --data FILE [flags]\n" << flags.Help();
+    std::cout << "usage: " << kProgram << " --model PATH --data FILE [flags]\n"
+              << flags.Help() << '\n'
+              << SignalHelp();
     return 0;
   }
   // A shell variable that is not set, say.
@@ -373,11 +407,12 @@ int Main(const std::vector<std::string>& arguments) {
   usage = FinishOptions(options, *model);
   if (!usage.ok()) return fail(usage, support::kExitUsage);
 
-  bool meets = false;
-  const absl::Status status = Run(options, *model, *launch, meets);
+  Ending ending;
+  const absl::Status status = Run(options, *model, *launch, ending);
+  if (status.ok() && ending.signals != 0) EndBySignal(StopSignalNumber(ending.signals));
   if (status.ok()) return 0;
-  return meets ? support::Fail(kProgram, status, support::kExitFailure)
-               : fail(status, support::kExitFailure);
+  return ending.meets ? support::Fail(kProgram, status, support::kExitFailure)
+                      : fail(status, support::kExitFailure);
 }
 
 }  // namespace

@@ -86,5 +86,24 @@ TEST_CASE("FolderLock: the lock goes with the object that was moved to") {
   CHECK(FolderLock::Take(folder.File("absent")).status().code() == absl::StatusCode::kNotFound);
 }
 
+TEST_CASE("FolderLock: a file has a lock of its own beside that of its folder") {
+  TemporaryFolder folder;
+  const std::string file = folder.File("m.jsonl");
+  {
+    const auto whole = FolderLock::Take(folder.path());
+    const auto lock = FolderLock::TakeForFile(file);
+    REQUIRE_OK(lock.status());
+    CHECK(lock->path() == folder.File(".m.jsonl.zero-lock"));
+    const absl::Status refused = FolderLock::TakeForFile(file).status();
+    CHECK(refused.code() == absl::StatusCode::kFailedPrecondition);
+    CHECK_THAT(
+        std::string(refused.message()),
+        ContainsSubstring(absl::StrCat("'", file, "' is in use by process ", getpid(), " ")) &&
+            ContainsSubstring("give another file"));
+    CHECK_OK(FolderLock::TakeForFile(folder.File("other")).status());
+  }
+  CHECK(folder.Names().empty());
+}
+
 }  // namespace
 }  // namespace zero

@@ -119,6 +119,16 @@ TEST_CASE("OffloadFolder: what belongs to a process that lives stays") {
   for (const int descriptor : {ready[0], ready[1], finish[0], finish[1]}) close(descriptor);
 }
 
+TEST_CASE("OffloadFolder: one that another rank has just made is not told of as left") {
+  TemporaryFolder nvme;
+  std::string ours;
+  { ours = NameOf(NewFolder(nvme.path(), 7)->path()); }
+  std::filesystem::create_directory(nvme.File(ours));
+  const std::unique_ptr<OffloadFolder> folder = NewFolder(nvme.path(), 0);
+  CHECK(folder->removed().empty());
+  CHECK(nvme.Names() == std::vector<std::string>{NameOf(folder->path())});
+}
+
 TEST_CASE("OffloadFolder: nothing else in nvme_path is touched") {
   TemporaryFolder nvme;
   TemporaryFolder elsewhere;
@@ -142,6 +152,7 @@ TEST_CASE("OffloadFolder: nothing else in nvme_path is touched") {
   kept.push_back(before_digits + ".01");
   std::filesystem::create_symlink(elsewhere.path(), nvme.File(kept.back()));
   std::filesystem::create_directory(nvme.File(ours));
+  WriteFile(nvme.File(ours) + "/states", "");
   { CHECK(NewFolder(nvme.path(), 0)->removed() == std::vector<std::string>{nvme.File(ours)}); }
   std::vector<std::string> names = nvme.Names();
   std::sort(names.begin(), names.end());

@@ -129,10 +129,18 @@ TEST_CASE("zero-train --resume: a checkpoint of another run is refused with all 
   refused({"--model", folder.File("other.json")},
           {"\"num_hidden_layers\" is 2 in the checkpoint, 3 now",
            "\"rope_theta\" is 10000.0 in the checkpoint, 500.0 now"});
-  // What only the optimizer knows.
-  refused({"--optimizer=sgd", "--momentum=0.9"}, {"its states are those of adamw", "asks for sgd"});
-  refused({"--dtype=fp32"}, {"bf16 in the checkpoint, fp32 in the model"});
-  refused({"--freeze=*norm*"}, {"'model.norm.weight': trainable in the checkpoint, frozen"});
+  // What its states are, before anything is allocated.
+  const std::string way = "go on with what it was written with, or make weights of it";
+  refused({"--optimizer=sgd", "--momentum=0.9"},
+          {"--resume: ", "its states are those of adamw, and --optimizer is sgd;", way});
+  refused({"--dtype=fp16", "--optimizer=lion"},
+          {"its states are those of adamw, and --optimizer is lion; its weights are bf16, and "
+           "--dtype is fp16;",
+           way});
+  refused({"--freeze=*norm.weight"},
+          {"--freeze names model.layers.0.input_layernorm.weight, "
+           "model.layers.0.post_attention_layernorm.weight, "
+           "model.layers.1.input_layernorm.weight and 2 more, trained in the checkpoint"});
 }
 
 TEST_CASE("zero-train --resume: hyper-parameters that are others now are told, and count",

@@ -89,15 +89,19 @@ class Saving {
   const TemporaryFolder temporary_;
 };
 
-TEST_CASE("zero-train: SIGTERM and SIGUSR1 finish the step and save it on ranks that are threads",
+std::string NameOf(int signal) {
+  return signal == SIGTERM ? "SIGTERM" : signal == SIGINT ? "SIGINT" : "SIGUSR1";
+}
+
+TEST_CASE("zero-train: signals finish the step and save it on ranks that are threads",
           "[programs][checkpoint]") {
-  const int signal = GENERATE(SIGTERM, SIGUSR1);
+  const int signal = GENERATE(SIGTERM, SIGINT, SIGUSR1);
   const std::string stage = GENERATE("--stage=0", "--stage=3");
   const Saving run;
   Process process = run.Start({"--ranks=3", stage});
   CHECK(test::Soon([&] { return run.Steps() > 3; }));
   process.Signal(signal);
-  run.CheckStopped(process.Wait(), signal == SIGTERM ? "SIGTERM" : "SIGUSR1");
+  run.CheckStopped(process.Wait(), NameOf(signal));
 }
 
 TEST_CASE("zero-train: a signal to one of several processes stops all after the same step",
@@ -155,17 +159,44 @@ TEST_CASE("zero-train: SIGUSR1 to mpirun stops and saves all processes", "[progr
 }
 #endif
 
-TEST_CASE("zero-train: without a place for checkpoints SIGTERM ends the run, SIGINT always does",
+TEST_CASE("zero-train: without a place for checkpoints a signal ends the run after a step",
           "[programs][checkpoint]") {
   const int signal = GENERATE(SIGTERM, SIGINT);
   const Saving run;
-  Process process = run.Start({signal == SIGTERM ? "--checkpoint_dir=" : "--ranks=2"});
+  Process process = run.Start({"--checkpoint_dir=", "--ranks=2"});
   CHECK(test::Soon([&] { return run.Steps() > 3; }));
   CHECK(fs::exists(run.folder().File("out/here")));
   process.Signal(signal);
-  CHECK(process.Wait().signal == signal);
+  const Ended ended = process.Wait();
+  // As for whoever has started it: nothing is kept of the work.
+  CHECK(ended.signal == signal);
+  CHECK_THAT(ended.err, ContainsSubstring(absl::StrCat("zero-train: ", NameOf(signal),
+                                                       ": the run ends after the step")));
+  CHECK_THAT(ended.out,
+             ContainsSubstring(absl::StrCat("stopped by ", NameOf(signal), " after step ",
+                                            run.Steps(), "; nothing is saved")));
   CHECK_FALSE(fs::exists(run.folder().File("out")));
   CHECK_FALSE(fs::exists(run.saved()));
+}
+
+TEST_CASE("zero-train: SIGUSR1 without a place for checkpoints is told of and stops nothing",
+          "[programs][checkpoint]") {
+  const Saving run;
+  std::vector<Process> processes = run.StartTwo({"--checkpoint_dir="});
+  CHECK(test::Soon([&] { return run.Steps() > 3; }));
+  processes[1].Signal(SIGUSR1);
+  const int then = run.Steps();
+  CHECK(test::Soon([&] { return run.Steps() > then + 10; }));
+  // To both at once, as a launcher passes it on.
+  for (const Process& process : processes) process.Signal(SIGINT);
+  const Ended first = processes[0].Wait();
+  const Ended second = processes[1].Wait();
+  CHECK(first.signal == SIGINT);
+  CHECK(second.signal == SIGINT);
+  CHECK((second.out + second.err).empty());
+  CHECK_THAT(first.out, ContainsSubstring("SIGUSR1 stops and saves a run, but this one has no "
+                                          "--checkpoint_dir: it goes on"));
+  CHECK(LinesOf(first.err) == 1);
 }
 
 // In a process of its own: what Handle does there is what the signal ends it with.
@@ -178,22 +209,37 @@ int SignalOf(const std::function<int()>& body) {
   return WIFSIGNALED(status) ? -WTERMSIG(status) : WEXITSTATUS(status);
 }
 
-TEST_CASE("Signals: the first SIGTERM asks, the second ends the process at once",
+TEST_CASE("Signals: the first of a name asks and the second ends the process at once",
           "[programs][checkpoint]") {
-  CHECK(SignalOf([] {
-          train::StopOnSignals();
-          if (train::StopSignals() != 0) return 2;
-          raise(SIGTERM);
-          return train::StopSignals() == train::kStopTerm ? 0 : 1;
-        }) == 0);
-  CHECK(SignalOf([] {
-          train::StopOnSignals();
-          raise(SIGTERM);
-          raise(SIGTERM);
-          return 0;
-        }) == -SIGTERM);
-  CHECK(SignalOf([] {
-          train::StopOnSignals();
+  const auto listen = [] {
+    train::ListenToSignals(/*speaks=*/false);
+    train::StopOnSignals();
+  };
+  for (const auto& [signal, bit] :
+       {std::pair(SIGTERM, train::kStopTerm), std::pair(SIGINT, train::kStopInterrupt),
+        std::pair(SIGHUP, train::kStopHangUp)}) {
+    CAPTURE(signal);
+    CHECK(SignalOf([&, signal = signal, bit = bit] {
+            listen();
+            if (train::StopSignals() != 0) return 2;
+            raise(signal);
+            return train::StopSignals() == bit && train::StopSignalNumber(bit) == signal ? 0 : 1;
+          }) == 0);
+    CHECK(SignalOf([&, signal = signal] {
+            listen();
+            raise(signal);
+            raise(signal);
+            return 0;
+          }) == -signal);
+    // Before there is a step in hand.
+    CHECK(SignalOf([signal = signal] {
+            train::ListenToSignals(/*speaks=*/false);
+            raise(signal);
+            return 0;
+          }) == -signal);
+  }
+  CHECK(SignalOf([&] {
+          listen();
           raise(SIGUSR1);
           raise(SIGUSR1);
           raise(SIGTERM);
@@ -208,6 +254,7 @@ TEST_CASE("Signals: folders that are empty go, others and ignored signals stay",
     fs::create_directories(folder.File("a/b"));
     return SignalOf([&] {
       if (ignored) signal(SIGHUP, SIG_IGN);
+      train::ListenToSignals(/*speaks=*/false);
       train::RemoveOnSignals({folder.File("a/b"), folder.File("a")});
       raise(SIGHUP);
       return 0;

@@ -64,6 +64,75 @@ TEST_CASE("zero-train: what a killed run left on the disk goes when the next one
   CHECK(ReadFile(run.disk() + "/mine.txt") == "stays");
 }
 
+TEST_CASE("zero-train: what was left on the disk of any rank is told of", "[programs][offload]") {
+  const OnDisk run;
+  const std::string disks[] = {run.disk(), run.folder().File("other")};
+  fs::create_directory(disks[1]);
+  const auto start_two = [&](const std::string& steps) {
+    const std::string port = std::to_string(test::FreePort());
+    std::vector<Process> processes;
+    for (int rank = 0; rank < 2; ++rank) {
+      processes.push_back(run.Start({"--steps", steps, "--nvme_path", disks[rank]},
+                                    {{"RANK", std::to_string(rank)},
+                                     {"WORLD_SIZE", "2"},
+                                     {"LOCAL_RANK", std::to_string(rank)},
+                                     {"MASTER_ADDR", "127.0.0.1"},
+                                     {"MASTER_PORT", port}}));
+    }
+    return processes;
+  };
+  {
+    std::vector<Process> processes = start_two("1000000");
+    CHECK(test::Soon([&] { return LinesOf(ReadFile(run.metrics())) > 2; }));
+    for (const Process& process : processes) process.Signal(SIGKILL);
+  }
+  std::vector<std::string> left;
+  for (const std::string& disk : disks) {
+    for (const auto& entry : fs::directory_iterator(disk)) left.push_back(entry.path());
+  }
+  REQUIRE(left.size() == 2);
+  std::vector<Process> processes = start_two("2");
+  const Ended first = processes[0].Wait();
+  CHECK(processes[1].Wait().status == 0);
+  INFO(first.err);
+  CHECK(first.status == 0);
+  for (const std::string& path : left) {
+    CHECK_THAT(first.out, ContainsSubstring("note        removed " + path + ", which a run had"));
+  }
+}
+
+TEST_CASE("zero-train: what a stopped run had on the disk is gone when it has ended",
+          "[programs][offload]") {
+  const OnDisk run;
+  Process process = run.Start({"--ranks=2", "--steps=1000000"});
+  SECTION("after a step") {
+    CHECK(test::Soon([&] { return LinesOf(ReadFile(run.metrics())) > 2; }));
+  }
+  SECTION("while it begins") {
+    CHECK(test::Soon([&] { return !fs::is_empty(run.disk()); }));
+  }
+  process.Signal(SIGINT);
+  const Ended ended = process.Wait();
+  INFO(ended.out << ended.err);
+  CHECK(ended.signal == SIGINT);
+  CHECK_THAT(ended.out, ContainsSubstring("stopped by SIGINT "));
+  CHECK(fs::is_empty(run.disk()));
+}
+
+TEST_CASE("zero-train --compare_stages: Ctrl-C ends it after a step and says so",
+          "[programs][offload]") {
+  const OnDisk run;
+  Process process =
+      run.Start({"--metrics=", "--ranks=2", "--compare_stages", "--steps=3", "--repeats=1000"});
+  CHECK(test::Soon([&] { return !fs::is_empty(run.disk()); }));
+  process.Signal(SIGINT);
+  const Ended ended = process.Wait();
+  INFO(ended.out << ended.err);
+  CHECK(ended.signal == SIGINT);
+  CHECK_THAT(ended.out, ContainsSubstring("stopped by SIGINT in round "));
+  CHECK(fs::is_empty(run.disk()));
+}
+
 TEST_CASE("zero-train: processes offload what threads do, and flags that differ are named",
           "[programs][offload]") {
   const OnDisk run;

@@ -221,6 +221,8 @@ TEST_CASE("zero-train: a folder that cannot take what is offloaded is one line",
                {"--nvme_path: '/no/such' does not exist"});
   CheckRefused(place, {"--offload_optimizer=nvme", "--nvme_path", file}, 1,
                {"--nvme_path: '", "is no folder"});
+  CheckRefused(place, {"--offload_optimizer=nvme", "--nvme_path=/proc"}, 1,
+               {"--nvme_path: '/proc' cannot hold a file, and must be on a disk: "});
   if (mount("tmpfs", place.disk.c_str(), "tmpfs", 0, "size=64k") != 0) {
     WARN("a small tmpfs cannot be mounted here: not tried");
     return;

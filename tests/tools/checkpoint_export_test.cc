@@ -4,6 +4,7 @@
 
 #include "examples/llama/config.h"
 #include "examples/llama/model_description.h"
+#include "io/folder_lock.h"
 #include "io/weight_folder.h"
 #include "tests/catch.h"
 #include "tests/io/temporary_folder.h"
@@ -112,6 +113,17 @@ TEST_CASE("zero-checkpoint export: dtype and size of shards are chosen", "[tools
   CHECK(ConfigOf(folder.File("out"))["torch_dtype"] == "float16");
 }
 
+TEST_CASE("zero-checkpoint export: that moments are not verified is said", "[tools]") {
+  const TemporaryFolder folder;
+  MakeCheckpoint(folder.File("checkpoint"));
+  const Outcome outcome = Export(folder.File("checkpoint"), folder.File("out"));
+  CHECK_THAT(outcome.out,
+             ContainsSubstring("note: verified is what was read, the weights; moment1 and "
+                               "moment2 are not, which zero-checkpoint inspect does\n"));
+  const Outcome json = Export(folder.File("checkpoint"), folder.File("json"), {"--json"});
+  CHECK(nlohmann::json::parse(json.out)["not_verified"] == nlohmann::json({"moment1", "moment2"}));
+}
+
 TEST_CASE("zero-checkpoint export: a config.json of another kind is copied as it is", "[tools]") {
   const TemporaryFolder folder;
   MakeCheckpoint(folder.File("checkpoint"));
@@ -144,6 +156,17 @@ TEST_CASE("zero-checkpoint export: what is wrong is one line and leaves nothing"
   refused(Export(folder.File("nothing"), output), 1, "no such folder; it must be a checkpoint");
   refused(Export(checkpoint, output, {"--copy_from", folder.File("nothing")}), 1,
           folder.File("nothing"));
+  refused(Export(checkpoint, checkpoint + "/"), 1, "--output is the checkpoint itself");
+  MakeCheckpoint(folder.File("checkpoints/step-00000200"));
+  refused(Export(checkpoint, folder.File("checkpoints/step-00000200")), 1,
+          "is a checkpoint, which");
+  fs::remove_all(folder.File("checkpoints/step-00000200"));
+  {
+    fs::create_directory(folder.File("taken"));
+    const auto lock = FolderLock::Take(folder.File("taken"));
+    REQUIRE_OK(lock.status());
+    refused(Export(checkpoint, folder.File("taken")), 1, "taken' is in use by process");
+  }
   fs::create_directory(folder.File("model"));
   std::string other = kConfig;
   other.replace(other.find("24"), 2, "32");

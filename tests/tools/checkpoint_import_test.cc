@@ -150,6 +150,7 @@ TEST_CASE("zero-checkpoint import: what is wrong is one line and leaves nothing"
   MakeFolder(folder.File("model"));
   refused(Import(folder.File("model"), output, {"--dtype=fp32", "--master=none"}), 1,
           "--master is 'none'");
+  refused(Import(folder.File("model"), folder.File("model/")), 1, "--output is FOLDER itself");
   fs::remove(folder.File("model/config.json"));
   refused(Import(folder.File("model"), output), 1, "config.json");
   CHECK(!fs::exists(output));
@@ -179,6 +180,10 @@ TEST_CASE("zero-checkpoint import: a checkpoint is not replaced", "[tools]") {
   const TemporaryFolder folder;
   MakeFolder(folder.File("model"));
   CHECK(Import(folder.File("model"), folder.File("checkpoints")).status == 0);
+  const Outcome inside = Import(folder.File("model"), folder.File("checkpoints/step-00000000"));
+  CHECK(inside.status == 1);
+  CHECK_THAT(inside.err, ContainsSubstring("--output: '" + folder.File("checkpoints") +
+                                           "/step-00000000' is a checkpoint"));
   const Outcome again = Import(folder.File("model"), folder.File("checkpoints"));
   CHECK(again.status == 1);
   CHECK_THAT(again.err, ContainsSubstring("step-00000000: exists; it must be removed first"));

@@ -56,11 +56,51 @@ nlohmann::json InspectJson(const std::string& path, int status) {
   return nlohmann::json::parse(outcome.out);
 }
 
+TEST_CASE("zero-checkpoint --json: whatever fails prints an object with what was wrong",
+          "[tools]") {
+  const TemporaryFolder folder;
+  const std::string nothing = folder.File("nothing"), output = folder.File("out");
+  const auto failed = [](std::vector<std::string> arguments, int status, const std::string& text) {
+    const Outcome outcome = RunProgram(kProgram, arguments);
+    CAPTURE(arguments, outcome.out);
+    CHECK(outcome.status == status);
+    CHECK(LinesOf(outcome.err) == 1);
+    const nlohmann::json report = nlohmann::json::parse(outcome.out);
+    CHECK_THAT(report["error"].get<std::string>(), ContainsSubstring(text));
+  };
+  failed({"inspect", nothing, "--json"}, 1, "no such file or folder");
+  failed({"export", nothing, "--output", output, "--json"}, 1, "no such folder");
+  failed({"import", nothing, "--output", output, "--json"}, 1, "no such folder");
+  failed({"export", nothing, "--json"}, 2, "--output is missing");
+  failed({"export", nothing, "--outptu", output, "--json=true"}, 2, "unknown flag '--outptu'");
+  failed({"import", "--json"}, 2, "FOLDER is missing");
+  failed({"inspct", "x", "--json"}, 2, "unknown subcommand 'inspct'");
+  CHECK(RunProgram(kProgram, {"inspect", nothing}).out.empty());
+}
+
+TEST_CASE("zero-checkpoint inspect: a folder that has the name of another step is noted",
+          "[tools]") {
+  const TemporaryFolder folder;
+  const std::string path = folder.File("step-00000200");
+  MakeCheckpoint(path);
+  const std::string note =
+      path + ": is called after step 200, but its manifest.json is of step 100";
+  CHECK_THAT(Inspect(path).out, ContainsSubstring("\nnote: " + note));
+  const nlohmann::json notes = InspectJson(path, 0)["notes"];
+  REQUIRE(notes.size() == 1);
+  CHECK_THAT(notes[0].get<std::string>(), ContainsSubstring(note));
+  const Outcome exported =
+      RunProgram(kProgram, {"export", path, "--output", folder.File("weights")});
+  CHECK_THAT(exported.out, ContainsSubstring("note: " + note));
+  fs::rename(path, folder.File("good"));
+  CHECK(InspectJson(folder.File("good"), 0)["notes"].empty());
+}
+
 void CheckUnsound(const std::string& path, const std::string& reason) {
   CheckRefused(Inspect(path), 1, {"zero-checkpoint inspect: " + path, reason});
   const nlohmann::json report = InspectJson(path, 1);
   CHECK(report["sound"] == false);
-  CHECK_THAT(report["reason"].get<std::string>(), ContainsSubstring(reason));
+  CHECK_THAT(report["error"].get<std::string>(), ContainsSubstring(reason));
 }
 
 TEST_CASE("zero-checkpoint inspect: shows what a checkpoint holds", "[tools]") {
@@ -148,7 +188,7 @@ TEST_CASE("zero-checkpoint inspect: shows files and folders of weights", "[tools
                                "2 tensors, 4 elements, 16 bytes in 2 files\n"));
   const nlohmann::json report = InspectJson(folder.path(), 1);
   CHECK(report["sound"] == false);
-  CHECK(report["reason"] == "2 elements are inf or NaN: 2 in 'a'");
+  CHECK(report["error"] == "2 elements are inf or NaN: 2 in 'a'");
   CHECK(report["kind"] == "weights");
   CHECK(report["bytes"] == 16);
   CHECK(report["tensors"][0]["non_finite"] == 2);
@@ -186,7 +226,7 @@ TEST_CASE("zero-checkpoint inspect: a checkpoint with inf or NaN is not sound", 
   CHECK(outcome.err == "zero-checkpoint inspect: " + folder.path() + ": " + reason + "\n");
   const nlohmann::json report = InspectJson(folder.path(), 1);
   CHECK(report["sound"] == false);
-  CHECK(report["reason"] == reason);
+  CHECK(report["error"] == reason);
   CHECK(report["non_finite"]["weight/" + frozen.name] == 2);
 }
 
@@ -216,7 +256,6 @@ TEST_CASE("zero-checkpoint: wrong usage is one line that says what is right", "[
   refused({}, "no subcommand; it must be one of inspect, ");
   refused({"inspct", "x"}, "unknown subcommand 'inspct'");
   refused({"inspect"}, "PATH is missing");
-  refused({"inspect", "--json"}, "PATH is missing");
   refused({"inspect", "x", "y"}, "'y' is no flag");
   refused({"inspect", "x", "--jsn"}, "the nearest is --json");
   for (const std::vector<std::string>& help :

@@ -197,12 +197,15 @@ TEST_CASE("zero-train --help: one line for each flag, with its default") {
   std::getline(lines, line);
   CHECK_THAT(line, ContainsSubstring("usage: zero-train"));
   int count = 0;
-  for (; std::getline(lines, line); ++count) {
+  for (; std::getline(lines, line) && !line.empty(); ++count) {
     CAPTURE(line);
     CHECK(line.substr(0, 4) == "  --");
     CHECK(line.size() <= 120);
   }
   CHECK(count == LinesOf(flags.Help()));
+  for (const char* start : {"signals: SIGINT (Ctrl-C)", "exit status: 0: "}) {
+    CHECK_THAT(outcome.out, ContainsSubstring(std::string("\n") + start));
+  }
   for (const char* flag :
        {"  --model PATH ", "  --shuffle true|false ", "  --dtype fp32|bf16|fp16 "}) {
     CHECK_THAT(outcome.out, ContainsSubstring(flag));

@@ -176,5 +176,21 @@ TEST_CASE("zero-plan: wrong input is one line that names the flag or key", "[too
   refused({"--model", kDemo, "--offload_optimizer=disk"}, 2, "none or cpu or nvme");
 }
 
+TEST_CASE("zero-plan --json: whatever fails prints an object with what was wrong", "[tools]") {
+  const auto failed = [](std::vector<std::string> arguments, int status, const std::string& text) {
+    arguments.push_back("--json");
+    const Outcome outcome = RunProgram("zero-plan", arguments);
+    CAPTURE(arguments, outcome.out);
+    CHECK(outcome.status == status);
+    CHECK(!outcome.err.empty());
+    CHECK_THAT(nlohmann::json::parse(outcome.out)["error"].get<std::string>(),
+               ContainsSubstring(text));
+  };
+  failed({}, 2, "--model is missing");
+  failed({"--model", kDemo, "--rank", "4"}, 2, "--ranks");
+  failed({"--model", "/no/such/model"}, 1, "--model: ");
+  failed({"--model", kDemo, "--config", kDemo + "/deepspeed.json", "--dtype=bf16"}, 1, "--dtype");
+}
+
 }  // namespace
 }  // namespace zero::programs

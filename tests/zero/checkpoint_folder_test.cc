@@ -81,6 +81,27 @@ TEST_CASE("Checkpoint folder: complete ones are found whatever they are called",
   CHECK(absl::IsNotFound(FindCheckpoints(folder.File("nothing")).status()));
 }
 
+TEST_CASE("Checkpoint folder: one that has the name of another step counts for neither", "[save]") {
+  const TemporaryFolder folder;
+  Make(folder.File(CheckpointName(20)), 20);
+  Make(folder.File(CheckpointName(90)), 10);
+  Make(folder.File("step-5-good"), 5);
+  Make(folder.File("step-7"), 7);
+  CHECK(Found(folder.path()) == Names{"step-5-good=5", "step-7=7", "step-00000020=20"});
+  const auto latest = LatestCheckpoint(folder.path());
+  REQUIRE_OK(latest.status());
+  CHECK(latest->step == 20);
+  REQUIRE(latest->passed_over.size() == 1);
+  CHECK(latest->passed_over[0] == folder.File(CheckpointName(90)) +
+                                      ": is called after step 90, but its manifest.json is of step "
+                                      "10, which is called step-00000010");
+  REQUIRE_OK(PruneCheckpoints(folder.path(), INT64_MAX, 1, 0).status());
+  CHECK(fs::exists(folder.File(CheckpointName(90))));
+  CHECK(CheckCheckpointName(folder.File(CheckpointName(90)) + "/", 10).code() ==
+        absl::StatusCode::kDataLoss);
+  CHECK_OK(CheckCheckpointName(folder.File(CheckpointName(90)) + "/", 90));
+}
+
 TEST_CASE("Checkpoint folder: where none is complete what there is is named", "[save]") {
   const TemporaryFolder folder;
   auto latest = LatestCheckpoint(folder.path());

@@ -11,12 +11,12 @@
 
 #include "absl/strings/str_cat.h"
 #include "device/status.h"
+#include "io/aligned_bytes.h"
 #include "tests/catch.h"
 #include "tests/io/faulty_transfers.h"
 #include "tests/io/temporary_folder.h"
 #include "tests/zero/rank_fixture.h"
 #include "tests/zero/toy_trainer.h"
-#include "zero/offload/disk_padding.h"
 
 namespace zero::test {
 namespace {

@@ -8,7 +8,10 @@
 
 #include "absl/strings/str_cat.h"
 #include "device/host_device.h"
+#include "absl/strings/str_join.h"
+#include "absl/strings/str_split.h"
 #include "device/status.h"
+#include "zero/rank_exchange.h"
 
 namespace zero {
 namespace {
@@ -76,8 +79,7 @@ absl::StatusOr<std::unique_ptr<OffloadStore>> OffloadStore::Create(const Context
   store->failure_ = std::make_shared<DiskFailure>();
   ZERO_ASSIGN_OR_RETURN(store->folder_, OffloadFolder::Create(config.nvme_path, context.rank()));
   // What dead runs left is gone before any rank sets room aside.
-  ZERO_RETURN_IF_ERROR(context.group->Barrier(*context.communication, kStateTransfer));
-  ZERO_RETURN_IF_ERROR(context.communication->Synchronize());
+  ZERO_RETURN_IF_ERROR(store->ShareRemoved());
   ZERO_ASSIGN_OR_RETURN(DiskFile file,
                         DiskFile::Create(store->folder_->File("state"), plan.disk_bytes));
   store->file_ = std::move(file);
@@ -92,6 +94,23 @@ absl::StatusOr<std::unique_ptr<OffloadStore>> OffloadStore::Create(const Context
       store->window_, DiskWindow::Create(&*store->file_, store->chunks_, store->frames_.bytes_at(0),
                                          plan.disk_frame_bytes));
   return store;
+}
+
+absl::Status OffloadStore::ShareRemoved() {
+  ZERO_ASSIGN_OR_RETURN(RankExchange exchange,
+                        RankExchange::Create(context_.device, context_.group, "removed folders"));
+  // No path has a zero in it.
+  constexpr char kBetween = '\0';
+  ZERO_ASSIGN_OR_RETURN(const std::vector<std::string> texts,
+                        exchange.Run(*context_.communication, kStateTransfer,
+                                     absl::StrJoin(folder_->removed(), std::string(1, kBetween))));
+  for (const std::string& text : texts) {
+    for (const std::string& path :
+         std::vector<std::string>(absl::StrSplit(text, kBetween, absl::SkipEmpty()))) {
+      removed_.push_back(path);
+    }
+  }
+  return absl::OkStatus();
 }
 
 char* OffloadStore::record(const OffloadPiece& piece) const {

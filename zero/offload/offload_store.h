@@ -34,10 +34,8 @@ class OffloadStore {
   int32_t* failed() const { return failed_.as<int32_t>(); }
   // Set before that is.
   const std::shared_ptr<DiskFailure>& failure() const { return failure_; }
-  // Folders of dead runs that Create has removed.
-  std::vector<std::string> removed() const {
-    return folder_ == nullptr ? std::vector<std::string>() : folder_->removed();
-  }
+  // Folders of dead runs that Create has removed, of all ranks: which of them finds one is chance.
+  const std::vector<std::string>& removed() const { return removed_; }
   // Where a segment's offloaded weights begin in the file.
   int64_t weights_on_disk(int unit, int segment) const;
 
@@ -69,6 +67,8 @@ class OffloadStore {
     int64_t bytes = 0;
   };
   explicit OffloadStore(const Context& context) : context_(context) {}
+  // [collective] Returns when every rank has removed what it finds.
+  absl::Status ShareRemoved();
   const OffloadPlan& plan() const { return context_.plan->offload; }
   int64_t ElementBytes(int unit, int segment, std::optional<Section> section) const;
   std::vector<Range> Find(int unit, int segment, std::optional<Section> section, int64_t first,
@@ -80,6 +80,7 @@ class OffloadStore {
   Buffer records_;
   Buffer weights_;
   std::unique_ptr<OffloadFolder> folder_;
+  std::vector<std::string> removed_;
   std::optional<DiskFile> file_;
   std::vector<DiskChunk> chunks_;  // of the file
   Buffer frames_;

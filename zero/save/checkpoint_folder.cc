@@ -4,9 +4,11 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <filesystem>
 #include <tuple>
 
 #include "absl/strings/match.h"
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
@@ -17,6 +19,8 @@
 
 namespace zero {
 namespace {
+
+namespace fs = std::filesystem;
 
 // What a name says about a folder that is, or may become, a checkpoint.
 enum class Kind { kNamed, kTemporary, kRemoved };
@@ -44,6 +48,7 @@ bool IsFolder(const std::string& path) {
 
 absl::StatusOr<int64_t> StepOf(const std::string& path) {
   ZERO_ASSIGN_OR_RETURN(const CheckpointReader reader, CheckpointReader::Open(path));
+  ZERO_RETURN_IF_ERROR(CheckCheckpointName(path, reader.manifest().step));
   return reader.manifest().step;
 }
 
@@ -89,6 +94,20 @@ absl::Status Remove(const std::string& folder, const std::string& name) {
 }  // namespace
 
 std::string CheckpointName(int64_t step) { return absl::StrFormat("step-%08d", step); }
+
+absl::Status CheckCheckpointName(const std::string& path, int64_t step) {
+  fs::path named = path;
+  if (!named.has_filename()) named = named.parent_path();  // "a/b/"
+  const std::string name = named.filename().string();
+  int64_t number = 0;
+  if (!absl::StartsWith(name, "step-") || !absl::SimpleAtoi(name.substr(5), &number) ||
+      number == step) {
+    return absl::OkStatus();
+  }
+  return absl::DataLossError(absl::StrCat(path, ": is called after step ", number, ", but its ",
+                                          kManifestName, " is of step ", step, ", which is called ",
+                                          CheckpointName(step)));
+}
 
 std::string TemporaryCheckpointName(int64_t step) {
   return absl::StrCat(".", CheckpointName(step), ".", RandomDigits(), ".tmp");

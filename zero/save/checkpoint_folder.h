@@ -2,8 +2,9 @@
 //
 // A checkpoint is made under a temporary name, ".step-00000100.<16 hex digits>.tmp", gets its
 // manifest last and then its name, "step-00000100". It is complete as soon as it has its manifest:
-// what counts is the manifest and the sizes of the files, not the name. One that is to be removed
-// is called ".step-00000100.removed" first, and does not count from then on.
+// what counts is the manifest and the sizes of the files, and the name only where it is that of
+// another step, which is taken for neither. One that is to be removed is called
+// ".step-00000100.removed" first, and does not count from then on.
 #pragma once
 
 #include <cstdint>
@@ -17,6 +18,10 @@ namespace zero {
 
 // "step-00000100"
 std::string CheckpointName(int64_t step);
+
+// kDataLoss says both where `path`, of a checkpoint of `step`, has the name of another step, that
+// is "step-" and another number: it was renamed, or its manifest is another's.
+absl::Status CheckCheckpointName(const std::string& path, int64_t step);
 
 // ".step-00000100.<16 hex digits>.tmp"
 std::string TemporaryCheckpointName(int64_t step);
