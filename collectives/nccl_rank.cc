@@ -66,14 +66,9 @@ NcclRank::~NcclRank() {
 }
 
 absl::Status NcclRank::Allocate() {
-  ZERO_ASSIGN_OR_RETURN(flag_, device_->AllocateHost(sizeof(int32_t), MemoryCategory::kOther,
-                                                     "failure flag of the group"));
-  // Kernels read it: ordinary memory, which copies would accept, is out of their reach.
-  const absl::Status refusal = device_->pinning_refusal();
-  if (!refusal.ok()) {
-    return absl::ResourceExhaustedError(
-        absl::StrCat("the failure flag of the group needs pinned memory: ", refusal.message()));
-  }
+  ZERO_ASSIGN_OR_RETURN(flag_,
+                        device_->AllocateHost(sizeof(int32_t), MemoryCategory::kOther,
+                                              "failure flag of the group", HostMemory::kReached));
   *flag_.as<int32_t>() = 0;
   ZERO_ASSIGN_OR_RETURN(scratch_,
                         device_->Allocate(size_, MemoryCategory::kOther, "barrier of the group"));

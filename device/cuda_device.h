@@ -54,9 +54,9 @@ class CudaDevice : public Device {
   virtual absl::StatusOr<std::unique_ptr<Stream>> WrapStream(void* cuda_stream,
                                                              const std::string& name) = 0;
 
-  // AllocateHost gives ordinary memory where the system refuses to pin pages: the same results,
-  // but slower copies, which may block the thread that enqueues them. Why the first time that
-  // happened: bytes, CUDA's error, errno and the limit of locked memory. OK: it did not.
+  // AllocateHost of kPinned gives ordinary memory where the system refuses: the same results, but
+  // slower copies, which may block the thread that enqueues them. Why the first time that happened:
+  // bytes, CUDA's error, errno and the limit of locked memory. OK: it did not.
   virtual absl::Status pinning_refusal() const = 0;
 
   // Errors that destructors met while the device had not failed otherwise.

@@ -89,14 +89,17 @@ absl::StatusOr<void*> CudaMemory::AllocateHost(int64_t bytes, HostMemory memory)
   }
   // On a GPU that is lost, memory would not help.
   ZERO_RETURN_IF_ERROR(context_->failure());
+  const absl::Status refusal(
+      pinned.code(), absl::StrCat("pinning ", bytes, " bytes of host memory: ", pinned.message(),
+                                  ", errno ", error, " (", std::generic_category().message(error),
+                                  "), limit of locked memory (ulimit -l) ", LockedMemoryLimit()));
+  if (memory == HostMemory::kReached) {
+    return absl::ResourceExhaustedError(
+        absl::StrCat("kernels of the GPU read it, so that it must be pinned: ", refusal.message()));
+  }
   ZERO_ASSIGN_OR_RETURN(data, AllocatePageable(bytes));
   std::lock_guard<std::mutex> lock(mutex_);
-  if (pinning_refusal_.ok()) {
-    pinning_refusal_ = absl::Status(
-        pinned.code(), absl::StrCat("pinning ", bytes, " bytes of host memory: ", pinned.message(),
-                                    ", errno ", error, " (", std::generic_category().message(error),
-                                    "), limit of locked memory (ulimit -l) ", LockedMemoryLimit()));
-  }
+  if (pinning_refusal_.ok()) pinning_refusal_ = refusal;
   return data;
 }
 

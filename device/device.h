@@ -20,10 +20,11 @@ namespace zero {
 
 enum class DeviceKind : uint8_t { kHost, kCuda };
 
-// Memory of the host, for a device that is not: pinned, which copies reach at full speed and
-// without blocking the thread that enqueues them, or ordinary memory, which needs no leave of the
-// system to lock pages.
-enum class HostMemory : uint8_t { kPinned, kPageable };
+// Memory of the host, for a device that is not. kPinned: copies reach it at full speed and without
+// blocking the thread that enqueues them; ordinary memory where the system refuses to lock pages.
+// kReached: pinned and, since kernels of the device read it, nothing else: a refusal is
+// kResourceExhausted. kPageable: ordinary memory, which needs no leave of the system.
+enum class HostMemory : uint8_t { kPinned, kReached, kPageable };
 
 // What one rank computes on. Safe from several threads. Outlives its streams, events and buffers.
 class Device {

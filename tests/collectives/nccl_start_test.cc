@@ -8,6 +8,7 @@
 #include "collectives/nccl_status.h"
 #include "collectives/watchdog.h"
 #include "tests/collectives/nccl_test_util.h"
+#include "tests/standin/cudart.h"
 
 namespace zero::test {
 namespace {
@@ -52,6 +53,28 @@ TEST_CASE("NCCL start: a version that is too old is refused", "[collectives][ncc
       CHECK(Contains(status, std::to_string(version)));
       CHECK(Contains(status, "21800"));
     }
+  }
+}
+
+TEST_CASE(
+    "NCCL start: a flag that is not pinned is refused and other memory that is not does no harm",
+    "[collectives][nccl][thread]") {
+  const NcclStandin standin(1);
+  LocalChannels channels(1, absl::Seconds(60));
+  const auto device = CudaDevice::Create();
+  REQUIRE_OK(device.status());
+  standin::FailCall("cudaHostAlloc", 0, cudaErrorMemoryAllocation);
+  const auto before = (*device)->AllocateHost(100, MemoryCategory::kOther, "before");
+  REQUIRE_OK(before.status());
+  CHECK_FALSE((*device)->pinning_refusal().ok());
+  CHECK_OK(CreateNcclGroup(device->get(), channels.channel(0)).status());
+  standin::FailCall("cudaHostAlloc", 0, cudaErrorMemoryAllocation);
+  LocalChannels others(1, absl::Seconds(60));
+  const absl::Status refused = CreateNcclGroup(device->get(), others.channel(0)).status();
+  INFO(refused.ToString());
+  CHECK(absl::IsResourceExhausted(refused));
+  for (const char* words : {"failure flag of the group", "must be pinned", "ulimit -l"}) {
+    CHECK(Contains(refused, words));
   }
 }
 

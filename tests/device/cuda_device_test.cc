@@ -153,6 +153,12 @@ TEST_CASE("CudaDevice: where pages cannot be pinned ordinary memory serves, and 
     CHECK(UseOf(*device, MemoryCategory::kHostStaging).current == 3100);
     const absl::Status refusal = device->pinning_refusal();
     CHECK(absl::IsResourceExhausted(refusal));
+    // What kernels read has to be pinned.
+    const auto flag =
+        device->AllocateHost(8, MemoryCategory::kHostStaging, "flag", HostMemory::kReached);
+    CHECK(absl::IsResourceExhausted(flag.status()));
+    CHECK_THAT(std::string(flag.status().message()),
+               ContainsSubstring("flag") && ContainsSubstring("pinning 8 bytes of host memory"));
     const std::string message(refusal.message());
     for (const char* part : {"1000 bytes", "cudaHostAlloc", "cudaErrorMemoryAllocation", "errno",
                              "limit of locked memory (ulimit -l)"}) {

@@ -11,6 +11,7 @@
 #include "tests/catch.h"
 #include "tests/io/faulty_transfers.h"
 #include "tests/io/temporary_folder.h"
+#include "tests/standin/cudart.h"
 #include "tests/zero/cuda_backends.h"
 #include "tests/zero/cuda_faults.h"
 #include "tests/zero/disk_faults.h"
@@ -148,6 +149,56 @@ TEST_CASE(
   SECTION("in memory during backward") { FailEveryCall(NcclBackend(), DuringBackward(config)); }
   SECTION("on a disk") {
     FailEveryCall(LocalCudaBackend(), DiskFaultConfig(3, Place::kNvme, 0.6, folder.path()));
+  }
+}
+
+TEST_CASE(
+    "Offload on CUDA: whichever memory cannot be pinned the bits are the same or it is refused",
+    "[zero][cuda]") {
+  for (const Place place : {Place::kHost, Place::kNvme}) {
+    OffloadCell cell;
+    cell.optimizer = cell.parameters = place;
+    cell.model = "tiny";
+    cell.ratio = 0.3;
+    const Outcome kept = RunToy(MakeRun(cell, ""));
+    REQUIRE_OK(kept.status);
+    int pageable = 0, refused = 0;
+    bool flag_refused = false;
+    for (int n = 0;; ++n) {
+      INFO(Name(place) << ", allocation " << n);
+      const TemporaryFolder folder;
+      ToyRun run = MakeRun(cell, folder.path());
+      const Backend groups = LocalCudaBackend();
+      run.backend = groups;
+      run.backend.run_ranks = [&](int ranks, absl::Duration deadline,
+                                  const std::function<absl::Status(ProcessGroup*)>& body) {
+        return groups.run_ranks(ranks, deadline, [&](ProcessGroup* group) {
+          standin::FailCall("cudaHostAlloc", n, cudaErrorMemoryAllocation);
+          return body(group);
+        });
+      };
+      const Outcome outcome = RunToy(run);
+      const bool all = !standin::FaultsAreUsedUp();
+      standin::ForgetFaults();
+      CHECK(folder.Names().empty());
+      CHECK(outcome.live_bytes_left == 0);
+      if (outcome.status.ok()) {
+        CHECK(FirstDifference(kept, outcome) == "");
+        if (all) break;
+        ++pageable;
+      } else {
+        INFO(outcome.status);
+        CHECK(absl::IsResourceExhausted(outcome.status));
+        const std::string message(outcome.status.message());
+        CHECK_THAT(message, ContainsSubstring("pinned"));
+        flag_refused |= message.find("flag of a disk that fails") != std::string::npos;
+        ++refused;
+      }
+    }
+    CHECK(pageable > 3);
+    CHECK(refused > 0);
+    // Kernels read it.
+    CHECK(flag_refused == (place == Place::kNvme));
   }
 }
 

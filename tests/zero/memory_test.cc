@@ -235,7 +235,7 @@ class AskedDevice : public HostDevice {
 
  protected:
   absl::StatusOr<void*> AllocateHostBytes(int64_t bytes, HostMemory memory) override {
-    (memory == HostMemory::kPinned ? pinned : pageable) += bytes;
+    (memory == HostMemory::kPageable ? pageable : pinned) += bytes;
     return HostDevice::AllocateHostBytes(bytes, memory);
   }
 };

@@ -72,9 +72,9 @@ absl::StatusOr<std::unique_ptr<OffloadStore>> OffloadStore::Create(const Context
                                   "offloaded weights"));
   }
   if (plan.disk_bytes == 0) return store;
-  ZERO_ASSIGN_OR_RETURN(store->failed_,
-                        context.device->AllocateHost(kDiskFlagBytes, MemoryCategory::kHostStaging,
-                                                     "flag of a disk that fails"));
+  ZERO_ASSIGN_OR_RETURN(store->failed_, context.device->AllocateHost(
+                                            kDiskFlagBytes, MemoryCategory::kHostStaging,
+                                            "flag of a disk that fails", HostMemory::kReached));
   *store->failed() = 0;
   store->failure_ = std::make_shared<DiskFailure>();
   ZERO_ASSIGN_OR_RETURN(store->folder_, OffloadFolder::Create(config.nvme_path, context.rank()));
