@@ -12,6 +12,7 @@
 #include "bench/machine.h"
 #include "bench/offload_disk.h"
 #include "bench/offload_link.h"
+#include "bench/offload_state.h"
 #include "bench/offload_update.h"
 #include "bench/subcommand.h"
 #include "bench/workspace.h"
@@ -100,15 +101,50 @@ void PrintMachine(const Options& o, const StageModel& model) {
               static_cast<long long>(o.repeats));
 }
 
-absl::Status RunDisk(const Options& o, const StageModel& model, DType gradients) {
+DiskRun DiskRunOf(const Options& o, const Workspace& workspace, DType gradients) {
   DiskRun run;
-  ZERO_ASSIGN_OR_RETURN(const Workspace workspace, Workspace::Create(o.folder));
   run.folder = workspace.path();
   run.gradients = gradients;
   run.threads = o.threads;
   run.repeats = o.repeats;
   run.piece_elements = o.piece_elements;
   run.buffer_count = o.buffer_count;
+  return run;
+}
+
+absl::Status RunState(const Options& o, const StageModel& model, DType gradients) {
+  ZERO_ASSIGN_OR_RETURN(const Workspace workspace, Workspace::Create(o.folder));
+  ZERO_ASSIGN_OR_RETURN(const std::vector<StateRow> rows,
+                        MeasureDiskState(model, DiskRunOf(o, workspace, gradients)));
+  PrintMachine(o, model);
+  std::printf("stage 3, states, gradients and weights on the disk of %s, checkpoints too\n",
+              o.folder.c_str());
+  std::printf(
+      "%% plain: speed as a share of what plain requests to another file, before and after,\n");
+  std::printf("do one way, or both ways at once\n\n");
+  std::printf("%-26s %9s %9s %9s %9s %9s %9s %6s\n", "", "MB read", "written", "median s", "min s",
+              "max s", "% plain", "worst");
+  std::ofstream file;
+  if (!o.json.empty()) file.open(o.json);
+  for (const StateRow& row : rows) {
+    std::printf("%-26s %9.1f %9.1f %9.3f %9.3f %9.3f %9.0f %6.0f\n", row.what.c_str(),
+                static_cast<double>(row.read) / 1e6, static_cast<double>(row.written) / 1e6,
+                row.seconds.median(), row.seconds.min(), row.seconds.max(),
+                100 * row.shares.median(), 100 * row.shares.min());
+    file << absl::StrCat("{\"bench\":\"offload\",\"part\":\"state\",\"cpu\":\"", CpuName(),
+                         "\",\"units\":", model.units, ",\"elements\":", model.elements,
+                         ",\"gradients\":\"", o.gradients, "\",\"repeats\":", o.repeats)
+         << absl::StrCat(",\"what\":\"", row.what, "\",\"read_bytes\":", row.read,
+                         ",\"written_bytes\":", row.written, ",\"median_s\":", row.seconds.median(),
+                         ",\"percent_of_plain\":", 100 * row.shares.median(),
+                         ",\"worst_percent_of_plain\":", 100 * row.shares.min(), "}\n");
+  }
+  return o.json.empty() ? absl::OkStatus() : Close(o, file);
+}
+
+absl::Status RunDisk(const Options& o, const StageModel& model, DType gradients) {
+  ZERO_ASSIGN_OR_RETURN(const Workspace workspace, Workspace::Create(o.folder));
+  const DiskRun run = DiskRunOf(o, workspace, gradients);
   ZERO_ASSIGN_OR_RETURN(const DiskTimes times, MeasureDiskSteps(model, run));
   const double bytes = static_cast<double>(times.read + times.written);
   PrintMachine(o, model);
@@ -194,23 +230,25 @@ absl::Status RunOffload(const std::vector<std::string>& arguments) {
   support::FlagTable flags;
   constexpr int64_t kMost = std::numeric_limits<int64_t>::max();
   flags.AddChoice(
-      "part", &o.part, {"update", "disk", "link"},
+      "part", &o.part, {"update", "disk", "state", "link"},
       "update: the host's updates, beside a triad; disk: steps of an optimizer that lies "
-      "on a disk, beside plain requests; link: steps with states on the host, beside a "
+      "on a disk, beside plain requests; state: filling, saving and loading it; link: steps with "
+      "states on the host, beside a "
       "trainer that computes");
   flags.AddCount("threads", &o.threads, 1, 4096, "threads of the updates and of the triad");
   flags.AddCount("elements", &o.elements, 64, int64_t{1} << 40, "parameters, rounded up to 128");
   flags.AddCount("repeats", &o.repeats, 1, kMost, "times that each is measured");
   flags.AddCount("units", &o.units, 1, 1 << 20,
-                 "disk, link: units that the parameters are cut into");
+                 "disk, state, link: units that the parameters are cut into");
   flags.AddCount("piece_elements", &o.piece_elements, 2048, int64_t{1} << 40,
-                 "disk, link: elements that move at once, a multiple of 2048");
-  flags.AddCount("buffer_count", &o.buffer_count, 1, 1 << 20, "disk, link: pieces on their way");
+                 "disk, state, link: elements that move at once, a multiple of 2048");
+  flags.AddCount("buffer_count", &o.buffer_count, 1, 1 << 20,
+                 "disk, state, link: pieces on their way");
   flags.AddChoice("gradients", &o.gradients, {"fp32", "bf16"},
-                  "disk, link: dtype that gradients are stored in");
+                  "disk, state, link: dtype that gradients are stored in");
   flags.AddNumber("link_gbps", &o.link_gbps, 1e-3, 1e6,
                   "link: 10^9 bytes a second between host and device, each way");
-  flags.AddText("folder", &o.folder, "FOLDER", "disk: folder on the disk to measure");
+  flags.AddText("folder", &o.folder, "FOLDER", "disk, state: folder on the disk to measure");
   flags.AddText("json", &o.json, "FILE", "file for one JSON object a row");
   ZERO_RETURN_IF_ERROR(flags.Parse(arguments));
   if (flags.help()) {
@@ -222,6 +260,7 @@ absl::Status RunOffload(const std::vector<std::string>& arguments) {
   ZERO_ASSIGN_OR_RETURN(const DType gradients, ParseDType(o.gradients));
   const StageModel model{o.units, (o.elements + o.units - 1) / o.units, DType::kBF16};
   if (o.part == "disk") return RunDisk(o, model, gradients);
+  if (o.part == "state") return RunState(o, model, gradients);
   if (o.part == "link") return RunLink(o, model, gradients);
   ZERO_RETURN_IF_ERROR(support::CheckMemory(1, UpdateBytes(o.elements), HostMemoryLimit()));
   ZERO_ASSIGN_OR_RETURN(const UpdateTimes times, MeasureUpdates(o.elements, o.threads, o.repeats));

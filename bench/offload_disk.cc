@@ -40,10 +40,7 @@ void CountBytes(const Plan& plan, DiskTimes& times) {
 
 }  // namespace
 
-absl::StatusOr<DiskTimes> MeasureDiskSteps(const StageModel& model, const DiskRun& run) {
-  ThreadPool pool(static_cast<int>(run.threads));
-  HostDevice::Options options;
-  options.pool = &pool;
+Config DiskConfig(const StageModel& model, const DiskRun& run) {
   Config config = StageRank::ConfigOf(model, 3);
   config.accumulation = run.gradients;
   config.offload.optimizer = Place::kNvme;
@@ -51,11 +48,18 @@ absl::StatusOr<DiskTimes> MeasureDiskSteps(const StageModel& model, const DiskRu
   config.offload.nvme_path = run.folder;
   config.offload.piece_elements = run.piece_elements;
   config.offload.buffer_count = run.buffer_count;
+  return config;
+}
+
+absl::StatusOr<DiskTimes> MeasureDiskSteps(const StageModel& model, const DiskRun& run) {
+  ThreadPool pool(static_cast<int>(run.threads));
+  HostDevice::Options options;
+  options.pool = &pool;
   DiskTimes times;
   ZERO_ASSIGN_OR_RETURN(times.alone, MeasureDisk(run.folder, kAlone));
   LocalWorld world(1);
   ZERO_ASSIGN_OR_RETURN(const std::unique_ptr<StageRank> rank,
-                        StageRank::Create(model, config, options, world.group(0)));
+                        StageRank::Create(model, DiskConfig(model, run), options, world.group(0)));
   CountBytes(rank->plan(), times);
   const auto steps = static_cast<double>(run.steps);
   const auto bytes = static_cast<double>(times.read + times.written);

@@ -21,6 +21,9 @@ struct DiskRun {
   int64_t buffer_count = 4;
 };
 
+// Stage 3, with states, gradients and weights in `run.folder`.
+Config DiskConfig(const StageModel& model, const DiskRun& run);
+
 struct DiskTimes {
   DiskSpeed alone;      // of a file beside it
   int64_t read = 0;     // bytes of one step
@@ -30,7 +33,7 @@ struct DiskTimes {
   Samples shares;       // a step's bytes a second as a share of those before and after it
 };
 
-// Stage 3 on one rank, which computes nothing; states, gradients and weights in `folder`.
+// DiskConfig on one rank, which computes nothing.
 absl::StatusOr<DiskTimes> MeasureDiskSteps(const StageModel& model, const DiskRun& run);
 
 }  // namespace zero::bench

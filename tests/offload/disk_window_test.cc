@@ -3,9 +3,10 @@
 #include <algorithm>
 #include <atomic>
 #include <cerrno>
-#include <cstring>
+#include <chrono>
 #include <optional>
 #include <string>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -129,6 +130,30 @@ TEST_CASE("DiskWindow: requests are as large as can be and no byte moves twice",
   CHECK(read == all);
   CHECK(written == all);
   CHECK(requests == 2 * expected);
+}
+
+TEST_CASE("DiskWindow: chunks are read before they are asked for and written before Flush",
+          "[thread]") {
+  Window w;
+  FaultyTransfers transfers;
+  std::atomic<int64_t> read{0}, written{0};
+  transfers.transfer = [&](bool writes, size_t* bytes, off_t) {
+    (writes ? written : read) += static_cast<int64_t>(*bytes);
+    return 0;
+  };
+  const auto comes_to = [](const std::atomic<int64_t>& bytes, int64_t wanted) {
+    for (int ms = 0; ms < 20'000 && bytes != wanted; ++ms) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    }
+    return bytes == wanted;
+  };
+  w.Write(0, kFrame);
+  w.Write(w.chunks[2].offset, 1);
+  CHECK(comes_to(written, kFrame));
+  w.window->Forget();
+  CHECK(written == kFrame);
+  CHECK(w.Reads(0, 1));
+  CHECK(comes_to(read, 3 * kFrame));
 }
 
 TEST_CASE("DiskWindow: what is not written stays as it is", "[thread]") {

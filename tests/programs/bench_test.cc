@@ -100,6 +100,26 @@ TEST_CASE("zero-bench: offload measures steps on a disk and leaves nothing there
   CHECK_THAT(outcome.out, ContainsSubstring("a step reads 1.2 MB and writes 1.2 MB: "));
 }
 
+TEST_CASE("zero-bench: offload measures states on a disk and leaves nothing there",
+          "[programs][bench]") {
+  TemporaryFolder folder;
+  const Outcome outcome = RunProgram(
+      "zero-bench", {"offload", "--part", "state", "--elements", "65536", "--units", "2",
+                     "--repeats", "1", "--piece_elements", "8192", "--folder", folder.path()});
+  INFO(outcome.out << outcome.err);
+  CHECK(folder.Names().empty());
+  if (outcome.status == 1) {
+    CHECK_THAT(outcome.err, ContainsSubstring("io_uring"));
+    return;
+  }
+  CHECK(outcome.status == 0);
+  for (const char* row : {"Write of masters, weights 0.0 0.4 ", "Read of moments 0.3 0.0 ",
+                          "SaveCheckpoint 0.8 0.8 ", "LoadCheckpoint 0.8 0.9 "}) {
+    INFO(row);
+    CHECK(CountRows(outcome.out, row) == 1);
+  }
+}
+
 TEST_CASE("zero-bench: offload measures steps at the end of a link for each length of compute",
           "[programs][bench]") {
   const Outcome outcome =
