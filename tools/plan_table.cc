@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "examples/support/flags.h"
 #include "examples/support/text.h"
 
 namespace zero::tools {
@@ -85,7 +86,34 @@ std::string MovedText(const PlanTable& table) {
                       row("written to disk", &OffloadTraffic::disk_written));
 }
 
-Json ColumnJson(int stage, const PlanColumn& column) {
+// "the device lacks 1.234 GB", or how much is left of it; empty where it has no limit.
+std::string LackText(const char* what, int64_t limit, int64_t lacks) {
+  if (limit == 0) return "";
+  const double gigabytes = static_cast<double>(lacks) / 1e9;
+  return lacks > 0 ? absl::StrFormat("; %s lacks %.3f GB", what, gigabytes)
+                   : absl::StrFormat("; %.3f GB of %s are left", -gigabytes, what);
+}
+
+std::string FitText(const PlanTable& table) {
+  const PlanLimits& limits = table.limits;
+  std::string text = "\nwithin";
+  if (limits.device > 0)
+    absl::StrAppend(&text, " --device_memory ", support::SizeText(limits.device));
+  if (limits.host > 0) {
+    absl::StrAppend(&text, limits.device > 0 ? " and" : "", " --host_memory ",
+                    support::SizeText(limits.host), " of ", limits.ranks_per_process,
+                    limits.ranks_per_process == 1 ? " rank" : " ranks");
+  }
+  for (int s = 0; s < kPlanStages; ++s) {
+    const train::MemoryFit& fit = table.columns[s].fit;
+    absl::StrAppend(&text, "\nstage ", s, "           ", fit.fits() ? "fits" : "does not fit",
+                    LackText("the device", limits.device, fit.device_lacks),
+                    LackText("the host", limits.host, fit.host_lacks));
+  }
+  return text + "\n";
+}
+
+Json ColumnJson(int stage, const PlanColumn& column, bool limited) {
   Json json = {{"stage", stage}};
   for (int c = 0; c < kMemoryCategories; ++c) {
     json["memory"][Name(static_cast<MemoryCategory>(c))] = column.memory[c];
@@ -98,6 +126,11 @@ Json ColumnJson(int stage, const PlanColumn& column) {
                    {"from_device", column.moved.from_device},
                    {"disk_read", column.moved.disk_read},
                    {"disk_written", column.moved.disk_written}};
+  if (limited) {
+    json["fits"] = column.fit.fits();
+    json["device_lacks"] = column.fit.device_lacks;
+    json["host_lacks"] = column.fit.host_lacks;
+  }
   return json;
 }
 
@@ -108,20 +141,31 @@ int64_t PlanColumn::on_host() const { return SumWhere(*this, true); }
 
 std::string TableText(const PlanTable& table) {
   const bool offloads = !table.offload.empty();
-  return absl::StrCat(table.model, ": ", support::WithSeparators(table.parameters),
-                      " parameters in ", table.dtype, " on ", table.ranks, " ranks\n",
-                      offloads ? "offloaded: " + table.offload + "\n" : "", "\n", MemoryText(table),
-                      "\n", WireText(table), offloads ? "\n" + MovedText(table) : "",
-                      "(GB of 10^9 bytes; ", table.optimizer, ", ", table.master,
-                      " masters; without what the system and libraries take)\n");
+  std::string notes;
+  for (const std::string& note : table.notes) absl::StrAppend(&notes, "note: ", note, "\n");
+  return absl::StrCat(
+      table.model, ": ", support::WithSeparators(table.parameters), " parameters in ", table.dtype,
+      " on ", table.ranks, " ranks\n", offloads ? "offloaded: " + table.offload + "\n" : "", "\n",
+      MemoryText(table), "\n", WireText(table), offloads ? "\n" + MovedText(table) : "",
+      table.limits.any() ? FitText(table) : "", "(GB of 10^9 bytes; ", table.optimizer, ", ",
+      table.master, " masters; without what the system and libraries take)\n", notes);
 }
 
 std::string TableJson(const PlanTable& table) {
   Json json = {{"model", table.model},         {"parameters", table.parameters},
                {"dtype", table.dtype},         {"ranks", table.ranks},
                {"optimizer", table.optimizer}, {"master", table.master},
-               {"offload", table.offload}};
-  for (int s = 0; s < kPlanStages; ++s) json["stages"].push_back(ColumnJson(s, table.columns[s]));
+               {"offload", table.offload},     {"notes", table.notes}};
+  const bool limited = table.limits.any();
+  if (limited) {
+    json["device_memory"] = table.limits.device;
+    json["host_memory"] = table.limits.host;
+    json["ranks_per_process"] = table.limits.ranks_per_process;
+  }
+  if (!table.error.empty()) json["error"] = table.error;
+  for (int s = 0; s < kPlanStages; ++s) {
+    json["stages"].push_back(ColumnJson(s, table.columns[s], limited));
+  }
   return json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
 }
 

@@ -10,6 +10,7 @@
 #include "examples/llama/model_description.h"
 #include "examples/support/flags.h"
 #include "examples/support/program.h"
+#include "examples/train/memory_limits.h"
 #include "examples/train/offload_options.h"
 #include "tools/json_error.h"
 #include "tools/kind_of.h"
@@ -21,6 +22,10 @@ namespace zero::tools {
 namespace {
 
 constexpr const char* kProgram = "zero-plan";
+constexpr const char* kExits =
+    "\nexit status: 0: here is the plan, and some stage is within --device_memory and "
+    "--host_memory;\n"
+    "  1: none is, or a file is wrong; 2: wrong usage\n";
 
 struct Options {
   std::string model;
@@ -36,6 +41,7 @@ struct Options {
   std::string optimizer = Name(Config().optimizer);
   std::string master = Name(Config().master);
   train::OffloadOptions offload;
+  int64_t ranks_per_process = 1;
   bool json = false;
 };
 
@@ -61,6 +67,9 @@ void AddFlags(support::FlagTable& flags, Options& options) {
   flags.AddChoice("master", &options.master, {"fp32", "split", "none"},
                   "kept of 16-bit weights: fp32, the low 16 bits of fp32, nothing");
   train::AddPlaceFlags(flags, options.offload);
+  train::AddMemoryFlags(flags, options.offload);
+  flags.AddCount("ranks_per_process", &options.ranks_per_process, 1, 1 << 20,
+                 "ranks that share --host_memory");
   flags.AddSwitch("json", &options.json,
                   "print one JSON object, in bytes; with \"error\" if it fails");
 }
@@ -124,6 +133,7 @@ absl::StatusOr<PlanColumn> PlanStage(const Options& options, const llama::LlamaC
       options.sequence_length > 0 ? options.sequence_length : model.max_position_embeddings;
   activations.dtype = dtype;
   PlanColumn column;
+  column.offload = plan.config.offload;
   column.memory = plan.bytes;
   column.memory[static_cast<size_t>(MemoryCategory::kActivations)] +=
       llama::LlamaModel::ActivationBytes(model, activations);
@@ -133,8 +143,21 @@ absl::StatusOr<PlanColumn> PlanStage(const Options& options, const llama::LlamaC
   return column;
 }
 
+// The plan of a stage with other places than those of the flags and of the file.
+absl::StatusOr<train::PlannedMemory> PlanPlaces(const Options& options,
+                                                const llama::LlamaConfig& model, Config config,
+                                                int stage, const train::OffloadOptions& places) {
+  config.offload = train::OffloadOf(places, config.offload);
+  // Nothing is opened there.
+  if (places.on_disk() && places.nvme_path.empty()) config.offload.nvme_path = ".";
+  ZERO_ASSIGN_OR_RETURN(const PlanColumn column, PlanStage(options, model, config, stage));
+  return train::PlannedMemory{column.memory, column.offload};
+}
+
+// Prints the table. kResourceExhausted: no stage is within the limits.
 absl::Status PrintPlan(const Options& options, const llama::LlamaConfig& model,
                        const Config& config) {
+  const train::OffloadOptions& offload = options.offload;
   PlanTable table;
   table.model = options.model;
   table.parameters = llama::ParameterCount(model);
@@ -142,12 +165,34 @@ absl::Status PrintPlan(const Options& options, const llama::LlamaConfig& model,
   table.ranks = options.ranks;
   table.optimizer = Name(config.optimizer);
   table.master = Name(config.master);
-  if (options.offload.any()) table.offload = train::OffloadText(options.offload);
+  if (offload.any()) table.offload = train::OffloadText(offload);
+  if (offload.on_disk() && offload.nvme_path.empty()) {
+    table.notes.push_back(
+        "zero-train also needs --nvme_path, a folder on a disk with room for the files of its "
+        "ranks");
+  }
+  table.limits = {offload.device_memory, offload.host_memory, options.ranks_per_process};
+  bool fits = false;
   for (int stage = 0; stage < kPlanStages; ++stage) {
-    ZERO_ASSIGN_OR_RETURN(table.columns[stage], PlanStage(options, model, config, stage));
+    PlanColumn& column = table.columns[stage];
+    ZERO_ASSIGN_OR_RETURN(column, PlanStage(options, model, config, stage));
+    column.fit = train::FitOf(offload, options.ranks_per_process, {column.memory, column.offload});
+    fits |= column.fit.fits();
+  }
+  absl::Status status;
+  if (!fits) {
+    // What takes the least.
+    constexpr int kLast = kPlanStages - 1;
+    status = train::CheckLimits(offload, kLast, options.ranks_per_process,
+                                [&](const train::OffloadOptions& places) {
+                                  return PlanPlaces(options, model, config, kLast, places);
+                                });
+    status = absl::Status(status.code(), absl::StrCat("no stage fits; of stage ", kLast, ": ",
+                                                      std::string(status.message())));
+    table.error = std::string(status.message());
   }
   std::cout << (options.json ? TableJson(table) : TableText(table));
-  return absl::OkStatus();
+  return status;
 }
 
 // What one flag's range cannot say.
@@ -161,6 +206,15 @@ absl::Status CheckOptions(const support::FlagTable& flags, const Options& option
     return absl::InvalidArgumentError(absl::StrCat("--accumulation_dtype is '",
                                                    options.accumulation_dtype, "'; with --dtype ",
                                                    options.dtype, " it must be fp32", other));
+  }
+  if (flags.Given("ranks_per_process") && options.offload.host_memory == 0) {
+    return absl::InvalidArgumentError(
+        "--ranks_per_process is given, but has no effect: it belongs to --host_memory");
+  }
+  if (options.ranks_per_process > options.ranks) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("--ranks_per_process is ", options.ranks_per_process,
+                     "; it must be at most --ranks, ", options.ranks));
   }
   // The file may offload, and says itself what is wrong.
   if (!options.config.empty()) return absl::OkStatus();
@@ -178,7 +232,7 @@ int Main(const std::vector<std::string>& arguments) {
   AddFlags(flags, options);
   absl::Status usage = flags.Parse(arguments);
   if (usage.ok() && flags.help()) {
-    std::cout << "usage: " << kProgram << " --model PATH [flags]\n" << flags.Help();
+    std::cout << "usage: " << kProgram << " --model PATH [flags]\n" << flags.Help() << kExits;
     return 0;
   }
   if (usage.ok()) usage = CheckOptions(flags, options);
@@ -202,7 +256,12 @@ int Main(const std::vector<std::string>& arguments) {
     return support::FailLines(kProgram, config.status(), support::kExitFailure);
   }
   const absl::Status status = PrintPlan(options, *model, *config);
-  return status.ok() ? 0 : fail(status, support::kExitFailure);
+  if (status.ok()) return 0;
+  // The table has been printed then, with what is wrong.
+  if (absl::IsResourceExhausted(status)) {
+    return support::Fail(kProgram, status, support::kExitFailure);
+  }
+  return fail(status, support::kExitFailure);
 }
 
 }  // namespace

@@ -1,5 +1,6 @@
 #include "examples/train/groups.h"
 
+#include <algorithm>
 #include <map>
 #include <set>
 #include <utility>
@@ -9,6 +10,7 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "absl/strings/str_replace.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
 #include "device/status.h"
@@ -30,66 +32,80 @@ ParameterGroup GroupOf(const std::string& pattern, bool frozen) {
   return group;
 }
 
-// "0-3, 5" for {0, 1, 2, 3, 5}.
-std::string Ranges(const std::set<int>& numbers) {
+// "{0-3,5}" for {0, 1, 2, 3, 5}, "4" for {4}.
+std::string Ranges(const std::set<int64_t>& numbers) {
   std::vector<std::string> ranges;
   for (auto at = numbers.begin(); at != numbers.end();) {
-    const int first = *at;
-    int last = first;
+    const int64_t first = *at;
+    int64_t last = first;
     while (++at != numbers.end() && *at == last + 1) ++last;
     ranges.push_back(last == first ? absl::StrCat(first) : absl::StrCat(first, "-", last));
   }
-  return absl::StrJoin(ranges, ", ");
+  const std::string text = absl::StrJoin(ranges, ",");
+  return numbers.size() < 2 ? text : absl::StrCat("{", text, "}");
 }
 
-// Tensors of one kind. Those of layers are told by their last name and the layers that have it.
+// Tensors of one kind, by names that --no_decay and --freeze take: those that every layer has of it
+// by a pattern, "*.q_proj.weight". Only where some layers have it, and not one alone, the layers
+// stand in the name: "model.layers.{0-3}.self_attn.q_proj.weight".
 class Tensors {
  public:
+  explicit Tensors(int64_t layers) : layers_(layers) {}
+
   void Add(const Parameter& parameter) {
     ++count_;
     elements_ += ElementCount(parameter);
     std::vector<std::string> parts = absl::StrSplit(parameter.name, '.');
-    if (parts.size() > 1 && parts.back() == "weight") parts.pop_back();
-    int layer = 0;
+    int64_t layer = 0;
     const bool in_layer = parts.size() > 3 && absl::SimpleAtoi(parts[2], &layer);
-    std::set<int>* layers = nullptr;
-    for (auto& [name, where] : names_) {
-      if (name == parts.back()) layers = &where;
-    }
-    if (layers == nullptr) layers = &names_.emplace_back(parts.back(), std::set<int>()).second;
-    if (in_layer) layers->insert(layer);
+    if (in_layer) parts[2] = kLayer;
+    const std::string key = absl::StrJoin(parts, ".");
+    auto found = std::find_if(names_.begin(), names_.end(),
+                              [&](const auto& name) { return name.first == key; });
+    if (found == names_.end()) found = names_.insert(found, {key, {}});
+    if (in_layer) found->second.insert(layer);
   }
 
   int64_t count() const { return count_; }
 
   std::string text() const {
-    std::string text = absl::StrCat(count_, count_ == 1 ? " tensor, " : " tensors, ",
-                                    support::WithSeparators(elements_), " elements");
     std::vector<std::string> items;
-    std::vector<std::pair<std::set<int>, std::vector<std::string>>> layers;
-    for (const auto& [name, where] : names_) {
-      if (where.empty()) {
-        items.push_back(name);
-      } else if (layers.empty() || layers.back().first != where) {
-        layers.push_back({where, {name}});
+    for (const auto& [key, where] : names_) {
+      if (static_cast<int64_t>(where.size()) == layers_ && layers_ > 1) {
+        const std::vector<std::string> parts = absl::StrSplit(key, '.');
+        items.push_back(absl::StrCat("*.", parts[parts.size() - 2], ".", parts.back()));
       } else {
-        layers.back().second.push_back(name);
+        items.push_back(absl::StrReplaceAll(key, {{kLayer, Ranges(where)}}));
       }
     }
-    for (const auto& [where, names] : layers) {
-      items.push_back(absl::StrCat(where.size() == 1 ? "layer " : "layers ", Ranges(where), " ",
-                                   absl::StrJoin(names, " ")));
-    }
-    if (!items.empty()) absl::StrAppend(&text, ": ", absl::StrJoin(items, "; "));
-    return text;
+    return absl::StrCat(count_, count_ == 1 ? " tensor, " : " tensors, ",
+                        support::WithSeparators(elements_), " elements", items.empty() ? "" : ": ",
+                        absl::StrJoin(items, ", "));
   }
 
  private:
+  static constexpr const char* kLayer = "<layer>";
+
+  const int64_t layers_;
   int64_t count_ = 0;
   int64_t elements_ = 0;
   // In the order of the model; the layers are none where the tensor is in none.
-  std::vector<std::pair<std::string, std::set<int>>> names_;
+  std::vector<std::pair<std::string, std::set<int64_t>>> names_;
 };
+
+// The names that a text is a part of, "; '*norm*' matches ..." after a message; empty: none.
+std::string Containing(const std::string& text, const Model& model) {
+  if (absl::StrContains(text, "*")) return "";
+  std::vector<std::string> names;
+  for (const Unit& unit : model.units) {
+    for (const Parameter& parameter : unit.parameters) {
+      if (absl::StrContains(parameter.name, text)) names.push_back(parameter.name);
+    }
+  }
+  if (names.empty()) return "";
+  return absl::StrCat("; '*", text, "*' matches ", names.front(),
+                      names.size() == 1 ? "" : absl::StrCat(" and ", names.size() - 1, " more"));
+}
 
 // That each pattern of a flag matches something, and leaves something.
 absl::Status CheckFlag(const char* flag, const std::string& list, bool frozen, const Model& model) {
@@ -103,6 +119,12 @@ absl::Status CheckFlag(const char* flag, const std::string& list, bool frozen, c
   // The index of the group means nothing to who gave the flag.
   const std::string why(status.message());
   const size_t at = absl::StartsWith(why, "groups[") ? why.find(": ") + 2 : 0;
+  for (const ParameterGroup& group : config.groups) {
+    const std::string unmatched = absl::StrCat("no parameter matches '", group.pattern, "'");
+    const std::string contains = Containing(group.pattern, model);
+    if (contains.empty() || !absl::StartsWith(why.substr(at), unmatched)) continue;
+    return absl::InvalidArgumentError(absl::StrCat(flag, ": ", unmatched, contains));
+  }
   return absl::InvalidArgumentError(absl::StrCat(flag, ": ", why.substr(at)));
 }
 
@@ -134,7 +156,8 @@ std::string DescribeGroups(const Options& options, const llama::LlamaConfig& mod
   const absl::StatusOr<Model> grouped = GroupedModel(options, model, DType::kF32);
   if (!grouped.ok()) return "";  // CheckPatterns says why
   const Config config = OptimizerConfig(options);
-  Tensors decayed, undecayed, frozen;
+  const int64_t layers = model.num_hidden_layers;
+  Tensors decayed(layers), undecayed(layers), frozen(layers);
   for (const Unit& unit : grouped->units) {
     for (const Parameter& parameter : unit.parameters) {
       const bool decays = config.groups[parameter.group].weight_decay > 0;

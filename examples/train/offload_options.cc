@@ -31,59 +31,6 @@ absl::Status Wrong(const Text&... text) {
   return absl::InvalidArgumentError(absl::StrCat(text...));
 }
 
-// Planned bytes of some categories, and which.
-class Needed {
- public:
-  void Add(MemoryCategory category, int64_t bytes) {
-    bytes_ += bytes;
-    if (bytes < 5000) return;  // would be 0.00
-    parts_.push_back(absl::StrCat(Name(category), " ", support::Megabytes(bytes)));
-  }
-  int64_t bytes() const { return bytes_; }
-  std::string parts() const { return absl::StrJoin(parts_, ", "); }
-
- private:
-  int64_t bytes_ = 0;
-  std::vector<std::string> parts_;
-};
-
-absl::Status CheckHost(const OffloadOptions& options, int64_t ranks, const Offload& offload,
-                       const Needed& host) {
-  const int64_t capacity = HostCapacity(options, ranks);
-  if (capacity < 0 || host.bytes() <= capacity) return absl::OkStatus();
-  std::vector<std::string> helps;
-  if (offload.optimizer == Place::kHost) helps.push_back("--offload_optimizer nvme");
-  if (offload.parameters == Place::kHost) helps.push_back("--offload_param nvme");
-  helps.push_back("a smaller --offload_ratio");
-  if (offload.buffer_count > 2 &&
-      (offload.optimizer == Place::kNvme || offload.parameters != Place::kHost)) {
-    helps.push_back("fewer buffers (offload_optimizer.buffer_count of --config)");
-  }
-  return absl::ResourceExhaustedError(absl::StrCat(
-      "--host_memory is ", support::SizeText(options.host_memory), ", but what is offloaded takes ",
-      ranks == 1 ? "" : absl::StrCat(ranks, " ranks x "), support::Megabytes(host.bytes()),
-      ranks == 1 ? "" : absl::StrCat(" = ", support::Megabytes(ranks * host.bytes())), " (",
-      host.parts(), "); less is taken with ", absl::StrJoin(helps, ", or ")));
-}
-
-absl::Status CheckDevice(const OffloadOptions& options, int64_t stage, const Offload& offload,
-                         const Needed& device) {
-  if (options.device_memory == 0 || device.bytes() <= options.device_memory) {
-    return absl::OkStatus();
-  }
-  std::vector<std::string> helps;
-  if (stage < 3) helps.push_back("a higher --stage");
-  helps.push_back("more --ranks");
-  if (offload.optimizer == Place::kDevice) helps.push_back("--offload_optimizer cpu");
-  if (stage == 3 && offload.parameters == Place::kDevice) helps.push_back("--offload_param cpu");
-  if (offload.ratio < 1) helps.push_back("a larger --offload_ratio");
-  helps.push_back("a smaller --micro_batch");
-  return absl::ResourceExhaustedError(absl::StrCat(
-      "--device_memory is ", support::SizeText(options.device_memory), ", but each rank takes ",
-      support::Megabytes(device.bytes()), " on its device in stage ", stage, " (", device.parts(),
-      "); less is taken with ", absl::StrJoin(helps, ", or ")));
-}
-
 }  // namespace
 
 void AddPlaceFlags(support::FlagTable& flags, OffloadOptions& options) {
@@ -230,23 +177,6 @@ std::string DescribeOffload(const OffloadOptions& options, int64_t host_bytes, i
                       absl::StrJoin(where, " and "), where.empty() ? "" : " for each rank",
                       "; updated by ", threads, threads == 1 ? " thread" : " threads",
                       " of the host\n");
-}
-
-int64_t HostCapacity(const OffloadOptions& options, int64_t ranks) {
-  return options.host_memory == 0 ? -1 : options.host_memory / ranks;
-}
-
-absl::Status CheckLimits(const OffloadOptions& options, int64_t stage, int64_t ranks,
-                         const Offload& offload,
-                         const std::array<int64_t, kMemoryCategories>& planned) {
-  Needed host, device;
-  for (int c = 0; c < kMemoryCategories; ++c) {
-    const auto category = static_cast<MemoryCategory>(c);
-    if (IsOffloaded(category)) host.Add(category, planned[static_cast<size_t>(c)]);
-    if (!IsHost(category)) device.Add(category, planned[static_cast<size_t>(c)]);
-  }
-  ZERO_RETURN_IF_ERROR(CheckHost(options, ranks, offload, host));
-  return CheckDevice(options, stage, offload, device);
 }
 
 }  // namespace zero::train

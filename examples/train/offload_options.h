@@ -1,12 +1,10 @@
 // The flags about what is offloaded, and about how much memory there is.
 #pragma once
 
-#include <array>
 #include <cstdint>
 #include <string>
 
 #include "absl/status/status.h"
-#include "device/memory.h"
 #include "examples/support/flags.h"
 #include "zero/config.h"
 #include "zero/deepspeed_config.h"
@@ -61,14 +59,5 @@ std::string OffloadText(const OffloadOptions& options);
 // `threads` update what is offloaded, those of all ranks of this process together.
 std::string DescribeOffload(const OffloadOptions& options, int64_t host_bytes, int64_t disk_bytes,
                             int64_t threads);
-
-// What --host_memory leaves each of `ranks` ranks of a process; negative: no limit.
-int64_t HostCapacity(const OffloadOptions& options, int64_t ranks);
-
-// That a rank's planned bytes are within --device_memory and its share of --host_memory.
-// kResourceExhausted, one line, says what is needed for what, and what takes less.
-absl::Status CheckLimits(const OffloadOptions& options, int64_t stage, int64_t ranks,
-                         const Offload& offload,
-                         const std::array<int64_t, kMemoryCategories>& planned);
 
 }  // namespace zero::train

@@ -7,6 +7,7 @@
 #include "examples/llama/model_description.h"
 #include "examples/llama/train_pass.h"
 #include "examples/train/groups.h"
+#include "examples/train/memory_limits.h"
 #include "examples/train/rank_device.h"
 #include "zero/initializer.h"
 

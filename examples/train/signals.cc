@@ -21,13 +21,16 @@ constexpr struct Kind {
   const char* ended;  // said of one that ends the process
 } kKinds[] = {
     {kStopTerm, SIGTERM, "SIGTERM",
-     "zero-train: SIGTERM: the run ends after the step in hand; a second SIGTERM ends it at once\n",
+     "zero-train: SIGTERM: the run ends after the steps under way; a second SIGTERM ends it at "
+     "once\n",
      "zero-train: ended by SIGTERM\n"},
     {kStopInterrupt, SIGINT, "SIGINT",
-     "zero-train: SIGINT: the run ends after the step in hand; a second SIGINT ends it at once\n",
+     "zero-train: SIGINT: the run ends after the steps under way; a second SIGINT ends it at "
+     "once\n",
      "zero-train: ended by SIGINT\n"},
     {kStopHangUp, SIGHUP, "SIGHUP",
-     "zero-train: SIGHUP: the run ends after the step in hand; a second SIGHUP ends it at once\n",
+     "zero-train: SIGHUP: the run ends after the steps under way; a second SIGHUP ends it at "
+     "once\n",
      "zero-train: ended by SIGHUP\n"},
     {kStopUser, SIGUSR1, "SIGUSR1", "", ""},
 };
@@ -97,11 +100,11 @@ std::string StopSignalName(uint64_t bits) { return KindOf(bits).name; }
 int StopSignalNumber(uint64_t bits) { return KindOf(bits).signal; }
 
 std::string SignalHelp() {
-  return "signals: SIGINT (Ctrl-C), SIGTERM and SIGHUP end the run after the step in hand, a "
-         "second\n"
-         "  one of the same name at once; with --checkpoint_dir the step is saved first. SIGUSR1 "
-         "does\n"
-         "  the same with --checkpoint_dir, and nothing without\n"
+  return "signals: SIGINT (Ctrl-C), SIGTERM and SIGHUP end the run after the steps under way, that "
+         "in hand\n"
+         "  and three at most, a second one of the same name at once; with --checkpoint_dir the "
+         "last step\n"
+         "  is saved first. SIGUSR1 does the same with --checkpoint_dir, and nothing without\n"
          "exit status: 0: the run came to its end, or was stopped and --resume goes on; 1: it "
          "failed;\n"
          "  2: a wrong flag; the signal's (128 and its number, in shells): it was ended, nothing "

@@ -22,6 +22,7 @@
 #include "examples/train/cost.h"
 #include "examples/train/groups.h"
 #include "examples/train/load.h"
+#include "examples/train/memory_limits.h"
 #include "examples/train/metrics.h"
 #include "examples/train/options.h"
 #include "examples/train/overwrite.h"
@@ -277,7 +278,14 @@ absl::Status CheckMemory(const Options& options, const llama::LlamaConfig& model
     Options run = options;
     run.stage = stage;
     ZERO_ASSIGN_OR_RETURN(const Cost cost, PlanCost(run, model));
-    ZERO_RETURN_IF_ERROR(CheckLimits(options.offload, stage, sharing, cost.offload, cost.memory));
+    ZERO_RETURN_IF_ERROR(
+        CheckLimits(options.offload, stage, sharing,
+                    [&](const OffloadOptions& places) -> absl::StatusOr<PlannedMemory> {
+                      Options other = run;
+                      other.offload = places;
+                      ZERO_ASSIGN_OR_RETURN(const Cost planned, PlanCost(other, model));
+                      return PlannedMemory{planned.memory, planned.offload};
+                    }));
     most = std::max(most, options.device == "cuda" ? cost.host_bytes() : cost.total_bytes());
   }
   return support::CheckMemory(ranks, static_cast<double>(most), HostMemoryLimit());

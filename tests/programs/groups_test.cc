@@ -101,19 +101,25 @@ TEST_CASE("zero-train: the tensors that decay and those that do not are printed"
     CHECK(outcome.status == 0);
     return outcome.out;
   };
-  CHECK_THAT(printed({"--weight_decay=0.1"}),
-             ContainsSubstring(
-                 "decay       15 tensors, 14,976 elements: embed_tokens; layers 0-1 q_proj k_proj "
-                 "v_proj o_proj gate_proj up_proj down_proj\n"
-                 "no decay    5 tensors, 120 elements: norm; layers 0-1 input_layernorm "
-                 "post_attention_layernorm\nmachine "));
+  CHECK_THAT(
+      printed({"--weight_decay=0.1"}),
+      ContainsSubstring("decay       15 tensors, 14,976 elements: model.embed_tokens.weight, "
+                        "*.q_proj.weight, *.k_proj.weight, *.v_proj.weight, *.o_proj.weight, "
+                        "*.gate_proj.weight, *.up_proj.weight, *.down_proj.weight\n"
+                        "no decay    5 tensors, 120 elements: *.input_layernorm.weight, "
+                        "*.post_attention_layernorm.weight, model.norm.weight\nmachine "));
+  // What is printed is what the flags take.
+  CHECK_THAT(printed({"--freeze", "model.embed_tokens.weight,*.q_proj.weight,*.k_proj.weight"}),
+             ContainsSubstring("frozen      5 tensors, ") &&
+                 ContainsSubstring(": model.embed_tokens.weight, *.q_proj.weight, "
+                                   "*.k_proj.weight\n"));
   CHECK_THAT(printed({"--weight_decay=0.1", "--freeze", "*.layers.1.*,*embed*", "--no_decay",
                       "*down_proj*,*up_proj*"}),
-             ContainsSubstring("decay       5 tensors, 2,496 elements: layer 0 q_proj k_proj "
-                               "v_proj o_proj gate_proj\n"
-                               "no decay    5 tensors, 1,992 elements: norm; layer 0 "
-                               "input_layernorm post_attention_layernorm up_proj down_proj\n"
-                               "frozen      10 tensors, "));
+             ContainsSubstring("decay       5 tensors, 2,496 elements: "
+                               "model.layers.0.self_attn.q_proj.weight, ") &&
+                 ContainsSubstring("no decay    5 tensors, 1,992 elements: "
+                                   "model.layers.0.input_layernorm.weight, ") &&
+                 ContainsSubstring("frozen      10 tensors, "));
   CHECK_THAT(printed({}), ContainsSubstring("decay       0 tensors, 0 elements\n"
                                             "no decay    20 tensors, 15,096 elements: "));
 }
@@ -121,10 +127,12 @@ TEST_CASE("zero-train: the tensors that decay and those that do not are printed"
 TEST_CASE("zero-train: a tied head is frozen and kept from decay under either name", "[programs]") {
   const TrainingFolder folder(true);
   for (const char* name : {"lm_head.weight", "model.embed_tokens.weight"}) {
-    CHECK_THAT(folder.Train({"--steps=1", "--freeze", name}).out,
-               ContainsSubstring("\nfrozen      1 tensor, 6,144 elements: embed_tokens\n"));
-    CHECK_THAT(folder.Train({"--steps=1", "--weight_decay=1", "--no_decay", name}).out,
-               ContainsSubstring("\nno decay    6 tensors, 6,264 elements: embed_tokens"));
+    CHECK_THAT(
+        folder.Train({"--steps=1", "--freeze", name}).out,
+        ContainsSubstring("\nfrozen      1 tensor, 6,144 elements: model.embed_tokens.weight\n"));
+    CHECK_THAT(
+        folder.Train({"--steps=1", "--weight_decay=1", "--no_decay", name}).out,
+        ContainsSubstring("\nno decay    6 tensors, 6,264 elements: model.embed_tokens.weight"));
   }
 }
 
@@ -137,6 +145,12 @@ TEST_CASE("zero-train: a pattern that matches nothing or leaves nothing is refus
   refused({"--freeze=*norm*,model.norm.wieght"},
           "--freeze: no parameter matches 'model.norm.wieght'; the nearest name is "
           "'model.norm.weight'");
+  refused({"--freeze=embed_tokens"},
+          "--freeze: no parameter matches 'embed_tokens'; "
+          "'*embed_tokens*' matches model.embed_tokens.weight");
+  refused({"--no_decay=q_proj"},
+          "--no_decay: no parameter matches 'q_proj'; '*q_proj*' matches "
+          "model.layers.0.self_attn.q_proj.weight and 1 more");
   refused({"--no_decay=bias"}, "--no_decay: no parameter matches 'bias'");
   refused({"--freeze=*"}, "--freeze: nothing to train");
 }

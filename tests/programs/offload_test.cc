@@ -235,12 +235,32 @@ TEST_CASE("zero-train: memory that the flags allow is not passed and what helps 
           "[programs][offload]") {
   const Place place;
   const Flags cpu = {"--offload_optimizer=cpu", "--stage=3"};
-  CheckRefused(place, Joined(cpu, {"--ranks=2", "--host_memory=300KB"}), 1,
-               {"--host_memory is 300KB", "2 ranks x ", "host_states ", "--offload_optimizer nvme",
-                "a smaller --offload_ratio"});
+  CheckRefused(
+      place, Joined(cpu, {"--ranks=2", "--host_memory=300KB"}), 1,
+      {"--host_memory is 300KB", "2 ranks x ", "host_states ", " too much; it fits with "});
   CheckRefused(place, Joined(cpu, {"--device_memory=100KB"}), 1,
                {"--device_memory is 100KB", "on its device in stage 3 (", "more --ranks",
-                "--offload_param"});
+                " too much; it fits with --device_memory "});
+  // What is said to fit does, and a hundredth more does not.
+  const Flags little = Joined(cpu, {"--ranks=2", "--offload_param=cpu"});
+  const std::string message = place.folder.Train(Joined(little, {"--host_memory=300KB"})).err;
+  const auto said = [&](const std::string& flag) {
+    const size_t at = message.rfind(flag + " ");
+    CAPTURE(message, flag);
+    REQUIRE(at != std::string::npos);
+    const size_t value = at + flag.size() + 1;
+    return message.substr(value, message.find_first_of(",;\n", value) - value);
+  };
+  CHECK(place.folder.Train(Joined(little, {"--host_memory", said("--host_memory")})).status == 0);
+  const std::string ratio = said("--offload_ratio");
+  const auto with_ratio = [&](double value) {
+    return place.folder
+        .Train(Joined(little, {"--host_memory=300KB", absl::StrCat("--offload_ratio=", value)}))
+        .status;
+  };
+  CHECK(with_ratio(std::stod(ratio)) == 0);
+  CHECK(with_ratio(std::stod(ratio) + 0.01) == 1);
+  CHECK(said("it fits with --host_memory").size() > 0);
   // What is planned is enough, to the byte, for all ranks together.
   const std::string metrics = place.folder.Metrics(Joined(cpu, {"--ranks=2"}));
   int64_t host = 0, device = 0;

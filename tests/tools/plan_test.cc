@@ -154,8 +154,14 @@ TEST_CASE("zero-plan: rows of host and disk are there where something is offload
   WriteFile(file, R"({"train_micro_batch_size_per_gpu": 1, "bf16": {"enabled": true},
       "zero_optimization": {"stage": 3, "offload_optimizer": {"device": "nvme",
       "nvme_path": "/nowhere", "ratio": 0.5}}})");
-  CHECK(plan({"--config", file}) == with);
-  CHECK(plan({"--config", file, "--offload_ratio=0.5"}) == with);
+  std::vector<std::string> named = nvme;
+  named.push_back("--nvme_path=/nowhere");
+  CHECK(plan({"--config", file}) == plan(named));
+  CHECK(plan({"--config", file, "--offload_ratio=0.5"}) == plan(named));
+  // The disk's folder is needed where the run is, and not for a plan.
+  const std::string note = "note: zero-train also needs --nvme_path, a folder on a disk with room ";
+  CHECK_THAT(with, ContainsSubstring(note));
+  CHECK_THAT(plan(named), !ContainsSubstring(note));
   CHECK(plan({"--config", file, "--offload_ratio=0.4"}).empty());
 }
 
@@ -174,6 +180,54 @@ TEST_CASE("zero-plan: wrong input is one line that names the flag or key", "[too
   refused({"--model", kDemo, "--offload_param=cpu"}, 2, "--offload_optimizer is none");
   refused({"--model", kDemo, "--offload_ratio=0.5"}, 2, "--offload_ratio is given, but has no");
   refused({"--model", kDemo, "--offload_optimizer=disk"}, 2, "none or cpu or nvme");
+}
+
+TEST_CASE("zero-plan: says which stages are within the memory that there is, and what would be",
+          "[tools]") {
+  const auto run = [](std::vector<std::string> flags) {
+    flags.insert(flags.end(),
+                 {"--model", ZERO_SOURCE_DIR "/examples/models/llama-7b", "--ranks=8"});
+    return RunProgram("zero-plan", flags);
+  };
+  const Outcome some = run({"--device_memory=80GB"});
+  CHECK(some.status == 0);
+  CHECK_THAT(some.out, ContainsSubstring("\nwithin --device_memory 80GB\nstage 0           does "
+                                         "not fit; the device lacks ") &&
+                           ContainsSubstring("\nstage 3           fits; "));
+  // 16 bytes a parameter go to the hosts, 107.8 GB to that of 8 ranks.
+  const std::vector<std::string> cpu = {"--offload_optimizer=cpu", "--ranks_per_process=8"};
+  const auto with = [&](std::vector<std::string> flags) {
+    flags.insert(flags.end(), cpu.begin(), cpu.end());
+    return run(flags);
+  };
+  const auto stages = [&](const Outcome& outcome) {
+    const nlohmann::json plan = nlohmann::json::parse(outcome.out);
+    std::vector<bool> fit;
+    for (const auto& stage : plan["stages"]) fit.push_back(stage["fits"]);
+    return fit;
+  };
+  using Fits = std::vector<bool>;
+  // Stage 0 offloads nothing.
+  CHECK(stages(with({"--host_memory=120GB", "--json"})) == Fits{true, true, true, true});
+  CHECK(stages(with({"--host_memory=100GB", "--json"})) == Fits{true, false, false, false});
+  const Outcome none = with({"--host_memory=100GB", "--device_memory=20GB"});
+  CHECK(none.status == 1);
+  CHECK(LinesOf(none.err) == 1);
+  CHECK_THAT(none.out, ContainsSubstring("of 8 ranks\nstage 0           does not fit"));
+  CHECK_THAT(none.err, ContainsSubstring("zero-plan: no stage fits; of stage 3: --host_memory is "
+                                         "100GB, but what is offloaded takes 8 ranks x ") &&
+                           ContainsSubstring("--offload_ratio 0.9") &&
+                           ContainsSubstring("--offload_optimizer nvme with --nvme_path"));
+  const Outcome json = with({"--host_memory=100GB", "--device_memory=20GB", "--json"});
+  CHECK(json.status == 1);
+  const nlohmann::json report = nlohmann::json::parse(json.out);
+  CHECK_THAT(none.err, ContainsSubstring(report["error"].get<std::string>()));
+  const auto& last = report["stages"][3];
+  CHECK(last["device_lacks"] == last["on_device"].get<int64_t>() - 20'000'000'000);
+  CHECK(last["host_lacks"] > 0);
+  CHECK(run({"--host_memory=1GB"}).status == 2);
+  CHECK(run({"--ranks_per_process=2"}).status == 2);
+  CHECK(with({"--host_memory=1GB", "--ranks=4"}).status == 2);
 }
 
 TEST_CASE("zero-plan --json: whatever fails prints an object with what was wrong", "[tools]") {
