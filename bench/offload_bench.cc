@@ -35,6 +35,7 @@ struct Options {
   int64_t buffer_count = Offload().buffer_count;
   std::string gradients = "fp32";
   double link_gbps = 2;
+  bool check_overflow = true;
   std::string folder = ".";
   std::string json;
 };
@@ -184,6 +185,7 @@ absl::Status RunLink(const Options& o, const StageModel& model, DType gradients)
   LinkRun run;
   run.bytes_per_second = o.link_gbps * 1e9;
   run.gradients = gradients;
+  run.check_overflow = o.check_overflow;
   run.threads = o.threads;
   run.repeats = o.repeats;
   run.piece_elements = o.piece_elements;
@@ -197,8 +199,10 @@ absl::Status RunLink(const Options& o, const StageModel& model, DType gradients)
       times.out.median() * 1e3, times.back.median() * 1e3);
   std::printf("compute: a third of it forward; larger: of compute and the step without it\n");
   std::printf("overlap: 1 - (step - compute) / step without it\n");
-  std::printf(
-      "bound: updates begin when the last gradient is there, and overlap with forward only\n\n");
+  std::printf("%s\n\n", o.check_overflow
+                            ? "bound: updates begin when the last gradient is there, and "
+                              "overlap with forward only"
+                            : "bound: as larger, since units step during backward");
   std::printf("%10s %8s %8s %7s %9s %6s %6s\n", "compute ms", "step ms", "worst", "/larger",
               "overlap %", "worst", "/bound");
   std::ofstream file;
@@ -210,6 +214,7 @@ absl::Status RunLink(const Options& o, const StageModel& model, DType gradients)
     file << absl::StrCat("{\"bench\":\"offload\",\"part\":\"link\",\"cpu\":\"", CpuName(),
                          "\",\"threads\":", o.threads, ",\"units\":", model.units,
                          ",\"elements\":", model.elements, ",\"gradients\":\"", o.gradients, "\"",
+                         ",\"check_overflow\":", o.check_overflow ? "true" : "false",
                          ",\"repeats\":", o.repeats)
          << absl::StrCat(",\"link_GBps\":", o.link_gbps, ",\"out_ms\":", times.out.median() * 1e3,
                          ",\"back_ms\":", times.back.median() * 1e3,
@@ -248,6 +253,8 @@ absl::Status RunOffload(const std::vector<std::string>& arguments) {
                   "disk, state, link: dtype that gradients are stored in");
   flags.AddNumber("link_gbps", &o.link_gbps, 1e-3, 1e6,
                   "link: 10^9 bytes a second between host and device, each way");
+  flags.AddSwitch("check_overflow", &o.check_overflow,
+                  "link: inf or NaN skips a step; false: units step during backward");
   flags.AddText("folder", &o.folder, "FOLDER", "disk, state: folder on the disk to measure");
   flags.AddText("json", &o.json, "FILE", "file for one JSON object a row");
   ZERO_RETURN_IF_ERROR(flags.Parse(arguments));

@@ -46,17 +46,19 @@ absl::StatusOr<double> SteadyStep(StageRank& rank, const StageRank::Compute& com
 }
 
 absl::Status BothSteps(StageRank& rank, const StageRank::Compute& compute, int64_t steps,
-                       double out, double back, LinkRow& row) {
+                       bool updates_after, double out, double back, LinkRow& row) {
   const double begin = Now();
   ZERO_RETURN_IF_ERROR(rank.ComputeOnly(compute));
   const double computed = Now() - begin;
   ZERO_ASSIGN_OR_RETURN(const double step, SteadyStep(rank, compute, steps));
   row.compute.Add(computed);
   row.step.Add(step);
-  row.to_larger.Add(step / std::max(computed, out + back));
+  const double larger = std::max(computed, out + back);
+  row.to_larger.Add(step / larger);
   row.overlap.Add(1 - (step - computed) / (out + back));
-  row.to_bound.Add(
-      step / (std::max((1 - kForward) * computed, out) + std::max(kForward * computed, back)));
+  const double bound =
+      std::max((1 - kForward) * computed, out) + std::max(kForward * computed, back);
+  row.to_bound.Add(step / (updates_after ? bound : larger));
   return absl::OkStatus();
 }
 
@@ -69,6 +71,7 @@ absl::StatusOr<LinkTimes> MeasureLinkSteps(const StageModel& model, const LinkRu
   options.link = {run.bytes_per_second, run.bytes_per_second};
   Config config = StageRank::ConfigOf(model, 2);
   config.accumulation = run.gradients;
+  config.check_overflow = run.check_overflow;
   config.offload.optimizer = Place::kHost;
   config.offload.piece_elements = run.piece_elements;
   config.offload.buffer_count = run.buffer_count;
@@ -90,8 +93,8 @@ absl::StatusOr<LinkTimes> MeasureLinkSteps(const StageModel& model, const LinkRu
       times.back.Add(own_back.min());
       const double unit = row.share * host / static_cast<double>(model.units);
       const StageRank::Compute compute = {kForward * unit, (1 - kForward) * unit};
-      ZERO_RETURN_IF_ERROR(
-          BothSteps(*rank, compute, run.steps, own_out.min(), own_back.min(), row));
+      ZERO_RETURN_IF_ERROR(BothSteps(*rank, compute, run.steps, run.check_overflow, own_out.min(),
+                                     own_back.min(), row));
     }
   }
   return times;

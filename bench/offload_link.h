@@ -13,6 +13,7 @@ namespace zero::bench {
 struct LinkRun {
   double bytes_per_second = 0;    // of the link, each way
   DType gradients = DType::kF32;  // stored
+  bool check_overflow = true;     // false: units step during backward
   int64_t threads = 1;
   int64_t repeats = 1;
   int64_t steps = 3;  // of each repeat, one behind the other
@@ -27,8 +28,8 @@ struct LinkRow {
   Samples step;       // seconds of one step with both
   Samples to_larger;  // step / max(compute, host step)
   Samples overlap;    // 1 - (step - compute) / host step
-  // step / (max(backward, out) + max(forward, back)): every gradient decides whether the step
-  // applies, so that no update can begin before the last one is there.
+  // step / (max(backward, out) + max(forward, back)): where every gradient decides whether the step
+  // applies, no update can begin before the last one is there. Else as to_larger.
   Samples to_bound;
 };
 
