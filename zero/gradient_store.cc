@@ -295,7 +295,7 @@ absl::Status GradientStore::MarkReported(int unit) {
   }
   ZERO_RETURN_IF_ERROR(FinishGroup(plan.groups[group]));
   for (int u : plan.groups[group].units) stored_[u] = true;
-  return absl::OkStatus();
+  return last_pass_ && after_group_ ? after_group_() : absl::OkStatus();
 }
 
 bool GradientStore::Complete(int unit) const {

@@ -33,6 +33,9 @@ class GradientStore {
  public:
   virtual ~GradientStore() = default;
 
+  // Called behind the sum of each reduction group of a last pass, in their order.
+  void set_after_group(std::function<absl::Status()> after) { after_group_ = std::move(after); }
+
   void BeginPass(bool last);
   // Reduces units that the pass did not report, as zeros.
   absl::Status FinishPass();
@@ -113,7 +116,8 @@ class GradientStore {
 
   OrderedReduction* const reduction_;
   const NormMemory norms_;
-  OffloadPipeline* const pipeline_;       // null: nothing is offloaded
+  OffloadPipeline* const pipeline_;  // null: nothing is offloaded
+  std::function<absl::Status()> after_group_;
   std::vector<Handover> order_;           // of the stored gradients, by unit
   Buffer send_;                           // one call's parts, where they are sent in another dtype
   std::vector<Buffer> slot_memory_;       // by slot

@@ -82,6 +82,9 @@ absl::Status OptimizerCore::Initialise(Device* device, ProcessGroup* group,
   ZERO_ASSIGN_OR_RETURN(gradients_, MakeGradients(parts, adopted));
   backward_updates_.emplace(context_, step_.get(), pipeline_.get(), weights_.get(),
                             gradients_.get());
+  if (backward_updates_->on()) {
+    gradients_->set_after_group([this] { return backward_updates_->AfterGroup(); });
+  }
   ZERO_ASSIGN_OR_RETURN(transfer_, StateTransfer::Create(context_, weights_.get(), gradients_.get(),
                                                          &*states_, offload_store_.get()));
   ZERO_ASSIGN_OR_RETURN(exchange_, RankExchange::Create(device, group, "texts between ranks"));
@@ -187,7 +190,7 @@ absl::Status OptimizerCore::BeginPass(Pass pass, double loss_weight) {
   last_pass_begun_ = pass == Pass::kTrainLast;
   gradients_->BeginPass(last_pass_begun_);
   loss_weight_ = loss_weight;
-  if (last_pass_begun_) backward_updates_->BeginLastPass(loss_weight);
+  if (last_pass_begun_) backward_updates_->BeginLastPass(training_passes_, loss_weight);
   return absl::OkStatus();
 }
 
@@ -208,7 +211,7 @@ absl::StatusOr<Weights> OptimizerCore::AcquireWeights(int unit, const Stream& st
 absl::Status OptimizerCore::ReleaseWeights(int unit, const Stream& stream) {
   ZERO_RETURN_IF_ERROR(CheckVerb("ReleaseWeights", unit, stream));
   ZERO_RETURN_IF_ERROR(Guarded(weights_->Release(unit, stream)));
-  return Guarded(backward_updates_->AfterRelease());
+  return Guarded(backward_updates_->UpdateReleased());
 }
 
 absl::StatusOr<Gradients> OptimizerCore::AcquireGradients(int unit, const Stream& stream) {
@@ -231,7 +234,7 @@ absl::Status OptimizerCore::ReduceGradients(int unit, const Stream& stream,
         "ReduceGradients of unit '", context_.name(unit), "': an evaluation has no gradients"));
   }
   ZERO_RETURN_IF_ERROR(Guarded(gradients_->Reduce(unit, stream, unwritten)));
-  return Guarded(backward_updates_->AfterReduce(training_passes_));
+  return Guarded(backward_updates_->UpdateReleased());
 }
 
 absl::StatusOr<double> OptimizerCore::LossWeight(double given_to_step) const {

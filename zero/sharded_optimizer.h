@@ -129,7 +129,8 @@ class ShardedOptimizer {
   virtual absl::StatusOr<Gradients> AcquireGradients(int unit, const Stream& stream) = 0;
   // The unit's gradients are written by the work enqueued so far, except those of the parameters in
   // `unwritten` (indices into Unit::parameters), which count as zero. In reverse order of units; a
-  // unit passed over counts as zeros.
+  // unit passed over counts as zeros. Where units are updated during backward (Config::
+  // check_overflow) it may wait as Step does.
   virtual absl::Status ReduceGradients(int unit, const Stream& stream,
                                        absl::Span<const int> unwritten = {}) = 0;  // [C]
 

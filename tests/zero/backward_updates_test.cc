@@ -12,6 +12,7 @@
 
 #include "collectives/local_group.h"
 #include "device/host_device.h"
+#include "device/status.h"
 #include "tests/catch.h"
 #include "tests/zero/toy_trainer.h"
 
@@ -135,6 +136,39 @@ TEST_CASE("Updates during backward: a unit is updated once it is reduced and rel
     before += 3;
     CHECK(run.updates == before);
   }
+}
+
+// A rank that leaves out units, an expert without tokens say, reduces them in a later verb. (In
+// stage 3 gathers lie between the reductions.)
+TEST_CASE("Updates during backward: ranks may pass over different units", "[zero][thread]") {
+  const int stage = GENERATE(1, 2);
+  LocalWorld world(2);
+  CHECK_OK(RunRanks(world, [&](ProcessGroup* group) -> absl::Status {
+    HostDevice device;
+    ZERO_ASSIGN_OR_RETURN(
+        const auto optimizer,
+        ShardedOptimizer::Create(EarlyConfig(stage), ThreeUnits(), &device, group));
+    ZERO_RETURN_IF_ERROR(optimizer->Write(State::kMaster, InitialValues()));
+    ZERO_ASSIGN_OR_RETURN(const auto stream, device.CreateStream("trainer"));
+    for (int step = 0; step < 4; ++step) {
+      ZERO_RETURN_IF_ERROR(optimizer->BeginPass(Pass::kTrainLast));
+      for (int i = 0; i < 6; ++i) {
+        const bool backward = i >= 3;
+        const int u = backward ? 5 - i : i;
+        ZERO_RETURN_IF_ERROR(optimizer->AcquireWeights(u, *stream).status());
+        // Rank 0 leaves out one unit after the other, and all in the last step; rank 1 none.
+        const bool left_out = group->rank() == 0 && (u == step || step == 3);
+        if (backward && !left_out) {
+          ZERO_ASSIGN_OR_RETURN(const Gradients gradients, optimizer->AcquireGradients(u, *stream));
+          ZERO_RETURN_IF_ERROR(device.Fill(*stream, gradients.data[0], 0x3C, 600));
+          ZERO_RETURN_IF_ERROR(optimizer->ReduceGradients(u, *stream));
+        }
+        ZERO_RETURN_IF_ERROR(optimizer->ReleaseWeights(u, *stream));
+      }
+      ZERO_RETURN_IF_ERROR(optimizer->Step().status());
+    }
+    return optimizer->Finish();
+  }));
 }
 
 TEST_CASE("Updates during backward: with clipping or a check they wait for Step", "[zero]") {

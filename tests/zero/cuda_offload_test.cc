@@ -2,10 +2,9 @@
 // kernels and gives the host's bits.
 #include <atomic>
 #include <cerrno>
-#include <chrono>
+#include <future>
 #include <memory>
 #include <string>
-#include <thread>
 
 #include "device/status.h"
 #include "tests/catch.h"
@@ -109,10 +108,12 @@ TEST_CASE("Offload on CUDA: the result of a step in which a disk fails names fil
     const TemporaryFolder folder;
     FaultyTransfers transfers;
     std::atomic<bool> fails{false};
+    std::promise<void> step_is_enqueued;
+    const std::shared_future<void> enqueued = step_is_enqueued.get_future().share();
     transfers.transfer = [&](bool writes, size_t*, off_t) {
       if (!fails || !writes) return 0;
-      // The step has been decided on by then, as far as the driving thread goes.
-      std::this_thread::sleep_for(std::chrono::milliseconds(200));
+      // Otherwise a verb would meet the failure first.
+      enqueued.wait();
       return EIO;
     };
     absl::Status result;
@@ -126,6 +127,7 @@ TEST_CASE("Offload on CUDA: the result of a step in which a disk fails names fil
                                 device.get()));
           ZERO_RETURN_IF_ERROR(rank->Step(0));
           fails = true;
+          rank->stepped = [&] { step_is_enqueued.set_value(); };
           result = rank->StepToResult(1);
           return absl::OkStatus();
         });

@@ -67,6 +67,7 @@ absl::Status FaultRank::StepToResult(int step) {
     }
   }
   ZERO_ASSIGN_OR_RETURN(Pending<StepResult> pending, optimizer_->Step());
+  stepped();
   harmless_ = true;
   ZERO_ASSIGN_OR_RETURN(const StepResult result, pending.Get());
   if (!result.applied) return absl::InternalError("the step was skipped");

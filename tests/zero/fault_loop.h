@@ -32,6 +32,8 @@ class FaultRank {
   absl::Status Step(int step);
   // The same up to its result: no verb waits for the rest.
   absl::Status StepToResult(int step);
+  // Called between Step and the wait for its result.
+  std::function<void()> stepped = [] {};
   // A failure of Step came from the trainer's own calls, or from waiting for the step when all of
   // it was enqueued: the optimizer has nothing to notice.
   bool harmless() const { return harmless_; }

@@ -1,5 +1,7 @@
 #include "zero/offload/backward_updates.h"
 
+#include <utility>
+
 #include "device/status.h"
 
 namespace zero {
@@ -20,19 +22,15 @@ int BackwardUpdates::Next() {
   return next_;
 }
 
-absl::Status BackwardUpdates::AfterReduce(int64_t passes) {
-  if (!on_ || Next() < 0 || !gradients_->Complete(next_)) return absl::OkStatus();
-  if (!decided_) {
-    ZERO_RETURN_IF_ERROR(step_->DecideAhead(passes, loss_weight_));
-    decided_ = step_->decided_ahead();
-    if (!decided_) return absl::OkStatus();
-    ZERO_RETURN_IF_ERROR(pipeline_->BeginStep(*step_));
-  }
-  return AfterRelease();
+absl::Status BackwardUpdates::AfterGroup() {
+  if (!on_ || std::exchange(tried_, true)) return absl::OkStatus();
+  ZERO_RETURN_IF_ERROR(step_->DecideAhead(passes_, loss_weight_));
+  decided_ = step_->decided_ahead();
+  return decided_ ? pipeline_->BeginStep(*step_) : absl::OkStatus();
 }
 
-absl::Status BackwardUpdates::AfterRelease() {
-  if (!on_ || !decided_) return absl::OkStatus();
+absl::Status BackwardUpdates::UpdateReleased() {
+  if (!decided_) return absl::OkStatus();
   while (Next() >= 0 && gradients_->Complete(next_) && !weights_->held(next_)) {
     ZERO_RETURN_IF_ERROR(pipeline_->Update(next_, *weights_));
     --next_;
@@ -42,7 +40,7 @@ absl::Status BackwardUpdates::AfterRelease() {
 
 void BackwardUpdates::EndStep() {
   next_ = context_.units() - 1;
-  decided_ = false;
+  tried_ = decided_ = false;
 }
 
 }  // namespace zero

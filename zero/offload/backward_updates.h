@@ -22,12 +22,16 @@ class BackwardUpdates {
 
   // Whether that is so for this optimizer.
   bool on() const { return on_; }
-  // A kTrainLast pass begins, in which the step's loss weight is known.
-  void BeginLastPass(double loss_weight) { loss_weight_ = loss_weight; }
-  // [collective] After each ReduceGradients of that pass, the `passes`-th of the step.
-  absl::Status AfterReduce(int64_t passes);
-  // After each ReleaseWeights of it.
-  absl::Status AfterRelease();
+  // A kTrainLast pass begins, the `passes`-th of the step, whose loss weight is known.
+  void BeginLastPass(int64_t passes, double loss_weight) {
+    passes_ = passes;
+    loss_weight_ = loss_weight;
+  }
+  // [collective] Behind the sum of each reduction group of that pass: wherever units are reduced or
+  // passed over, this comes between the same collectives on every rank.
+  absl::Status AfterGroup();
+  // After each ReduceGradients and ReleaseWeights of it.
+  absl::Status UpdateReleased();
 
   // The unit's gradients of the last pass are complete: its weights change now or soon.
   bool Changes(int unit) const { return on_ && gradients_->Complete(unit); }
@@ -46,7 +50,9 @@ class BackwardUpdates {
   OffloadPipeline* const pipeline_;
   WeightStore* const weights_;
   const GradientStore* const gradients_;
+  int64_t passes_ = 0;
   double loss_weight_ = 0;
+  bool tried_ = false;  // to decide, in this step
   bool decided_ = false;
   int next_;  // in the order of backward
 };

@@ -7,9 +7,9 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "device/host_device.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
+#include "device/host_device.h"
 #include "device/status.h"
 #include "zero/rank_exchange.h"
 

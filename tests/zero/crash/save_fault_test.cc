@@ -9,6 +9,7 @@
 #include <cmath>
 #include <future>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <thread>
 #include <vector>
@@ -237,13 +238,20 @@ TEST_CASE("Save faults: what ended a save is told and not that slower ranks then
           "[zero][checkpoint][crash]") {
   const SavingRun run{2, 3, true, "blocks"};
   const TemporaryFolder folder;
-  std::promise<void> later;
+  std::promise<void> later, begin;
   const std::shared_future<void> is_later = later.get_future().share();
+  const std::shared_future<void> has_begun = begin.get_future().share();
   std::atomic<bool> begun{false};
   const GatedFiles files([&](const FileCall& call) {
     if (call.kind != "write") return GatedFiles::kGoes;
-    if (absl::StrContains(call.path, "rank-00001")) return ENOSPC;
-    if (absl::StrContains(call.path, "rank-00000") && !begun.exchange(true)) is_later.wait();
+    if (absl::StrContains(call.path, "rank-00001")) {
+      has_begun.wait();
+      return ENOSPC;
+    }
+    if (absl::StrContains(call.path, "rank-00000") && !begun.exchange(true)) {
+      begin.set_value();
+      is_later.wait();
+    }
     return GatedFiles::kGoes;
   });
   ToyRun toy = run.Toy();
@@ -252,14 +260,20 @@ TEST_CASE("Save faults: what ended a save is told and not that slower ranks then
   toy.config.checkpoint_memory = 64 << 20;
   toy.steps = 12;
   std::array<absl::Status, 2> told;
+  std::array<std::optional<Pending<CheckpointReport>>, 2> pending;
   toy.between = [&](ShardedOptimizer& optimizer, int rank, int step) -> absl::Status {
-    if (step == kFirstSave) return optimizer.SaveCheckpoint(folder.path()).status();
+    const auto r = static_cast<size_t>(rank);
+    if (step == kFirstSave) {
+      ZERO_ASSIGN_OR_RETURN(pending[r], optimizer.SaveCheckpoint(folder.path()));
+    }
     if (step == 8 && rank == 0) later.set_value();
-    if (step == 10) told[static_cast<size_t>(rank)] = optimizer.FinishCheckpoint();
+    if (step == 10) {
+      (void)optimizer.FinishCheckpoint();
+      told[r] = pending[r]->Get().status();
+    }
     return absl::OkStatus();
   };
   CHECK_OK(RunToy(toy).status);
-  CHECK(begun);
   for (const absl::Status& status : told) {
     CHECK(absl::IsResourceExhausted(status));
     CHECK_THAT(std::string(status.message()),
