@@ -183,9 +183,10 @@ absl::Status PrintPlan(const Options& options, const llama::LlamaConfig& model,
   if (!fits) {
     // What takes the least.
     constexpr int kLast = kPlanStages - 1;
-    status = train::CheckLimits(offload, kLast, options.ranks_per_process,
-                                [&](const train::OffloadOptions& places) {
-                                  return PlanPlaces(options, model, config, kLast, places);
+    status = train::CheckLimits(offload, {kLast}, options.ranks_per_process,
+                                [&](const train::OffloadOptions& places, int64_t stage) {
+                                  return PlanPlaces(options, model, config, static_cast<int>(stage),
+                                                    places);
                                 });
     status = absl::Status(status.code(), absl::StrCat("no stage fits; of stage ", kLast, ": ",
                                                       std::string(status.message())));

@@ -1,13 +1,14 @@
 #include "examples/train/memory_limits.h"
 
-#include <cmath>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "device/status.h"
 #include "examples/support/text.h"
+#include "examples/train/memory_remedies.h"
 
 namespace zero::train {
 namespace {
@@ -46,6 +47,14 @@ Needed OnDevice(const PlannedMemory& planned) {
   return needed;
 }
 
+// `host` and `device` bytes of a rank.
+MemoryFit FitOfBytes(const OffloadOptions& options, int64_t ranks, int64_t host, int64_t device) {
+  MemoryFit fit;
+  if (options.host_memory > 0) fit.host_lacks = ranks * host - options.host_memory;
+  if (options.device_memory > 0) fit.device_lacks = device - options.device_memory;
+  return fit;
+}
+
 // With three digits, and not less.
 std::string RoundedUp(int64_t bytes) {
   int64_t unit = 1;
@@ -53,115 +62,53 @@ std::string RoundedUp(int64_t bytes) {
   return support::SizeText((bytes + unit - 1) / unit * unit);
 }
 
-// Flags that fit, where others do not.
-class Remedies {
- public:
-  Remedies(const OffloadOptions& options, int64_t ranks, const PlanWith& plan)
-      : options_(options), ranks_(ranks), plan_(plan) {}
-
-  // `change` makes of the flags those that `text` names.
-  template <class Change>
-  void Try(const std::string& text, const Change& change) {
-    OffloadOptions other = options_;
-    change(other);
-    if (Fits(other)) found_.push_back(absl::StrCat(text, NvmePath(other)));
-  }
-
-  // The largest share of each slice, in hundredths, below that of now.
-  void TryRatios() {
-    int fits = 0;
-    auto too_much = static_cast<int>(std::ceil(options_.ratio * 100));
-    OffloadOptions other = options_;
-    while (too_much - fits > 1) {
-      const int middle = (fits + too_much) / 2;
-      other.ratio = middle / 100.0;
-      (Fits(other) ? fits : too_much) = middle;
-    }
-    if (fits > 0) found_.push_back(absl::StrCat("--offload_ratio ", fits / 100.0));
-  }
-
-  void Add(const std::string& text) { found_.push_back(text); }
-  std::string text() const { return absl::StrJoin(found_, ", or "); }
-
- private:
-  bool Fits(OffloadOptions other) const {
-    // Nothing is opened there.
-    if (other.on_disk() && other.nvme_path.empty()) other.nvme_path = ".";
-    const absl::StatusOr<PlannedMemory> planned = plan_(other);
-    return planned.ok() && FitOf(other, ranks_, *planned).fits();
-  }
-  std::string NvmePath(const OffloadOptions& other) const {
-    return other.on_disk() && options_.nvme_path.empty() ? " with --nvme_path" : "";
-  }
-
-  const OffloadOptions& options_;
-  const int64_t ranks_;
-  const PlanWith& plan_;
-  std::vector<std::string> found_;
+// The stage of those planned that needs the most of one memory, and how much that is.
+struct Largest {
+  int64_t stage = 0;
+  Needed needed;
 };
 
-absl::Status HostLacks(const OffloadOptions& options, int64_t ranks, const PlannedMemory& planned,
-                       const PlanWith& plan) {
-  const Needed host = Offloaded(planned);
-  const Offload& offload = planned.offload;
-  Remedies fits(options, ranks, plan);
-  fits.Add(absl::StrCat("--host_memory ", RoundedUp(ranks * host.bytes())));
-  const auto optimizer = [](OffloadOptions& other) { other.optimizer = "nvme"; };
-  const auto parameters = [](OffloadOptions& other) { other.parameters = "nvme"; };
-  const bool states = offload.optimizer == Place::kHost;
-  const bool weights = offload.parameters == Place::kHost;
-  if (states) fits.Try("--offload_optimizer nvme", optimizer);
-  if (weights) fits.Try("--offload_param nvme", parameters);
-  if (states && weights) {
-    fits.Try("--offload_optimizer nvme --offload_param nvme", [&](OffloadOptions& other) {
-      optimizer(other);
-      parameters(other);
-    });
+// What a message says of places in all stages.
+struct PlannedStages {
+  Largest host;  // of a rank
+  Largest device;
+  int64_t buffers = 0;
+
+  MemoryFit Fit(const OffloadOptions& options, int64_t ranks) const {
+    return FitOfBytes(options, ranks, host.needed.bytes(), device.needed.bytes());
   }
-  fits.TryRatios();
-  const bool buffers = offload.buffer_count > 2 &&
-                       (offload.optimizer == Place::kNvme || offload.parameters != Place::kHost);
-  return absl::ResourceExhaustedError(absl::StrCat(
+};
+
+void KeepLarger(int64_t stage, const Needed& needed, Largest& largest) {
+  if (needed.bytes() > largest.needed.bytes()) largest = {stage, needed};
+}
+
+absl::StatusOr<PlannedStages> PlanStages(const std::vector<int64_t>& stages,
+                                         const OffloadOptions& places, const PlanWith& plan) {
+  PlannedStages all;
+  for (const int64_t stage : stages) {
+    ZERO_ASSIGN_OR_RETURN(const PlannedMemory planned, plan(places, stage));
+    KeepLarger(stage, Offloaded(planned), all.host);
+    KeepLarger(stage, OnDevice(planned), all.device);
+    all.buffers = planned.offload.buffer_count;
+  }
+  return all;
+}
+
+std::string HostText(const OffloadOptions& options, int64_t ranks, const Needed& host,
+                     int64_t lacks) {
+  return absl::StrCat(
       "--host_memory is ", support::SizeText(options.host_memory), ", but what is offloaded takes ",
       ranks == 1 ? "" : absl::StrCat(ranks, " ranks x "), support::Megabytes(host.bytes()),
       ranks == 1 ? "" : absl::StrCat(" = ", support::Megabytes(ranks * host.bytes())), " (",
-      host.parts(), "), ", support::Megabytes(ranks * host.bytes() - options.host_memory),
-      " too much; it fits with ", fits.text(),
-      buffers ? absl::StrCat("; less is taken with fewer buffers than ", offload.buffer_count,
-                             " (offload_optimizer.buffer_count of --config)")
-              : ""));
+      host.parts(), "), ", support::Megabytes(lacks), " too much");
 }
 
-absl::Status DeviceLacks(const OffloadOptions& options, int64_t stage, int64_t ranks,
-                         const PlannedMemory& planned, const PlanWith& plan) {
-  const Needed device = OnDevice(planned);
-  const Offload& offload = planned.offload;
-  Remedies fits(options, ranks, plan);
-  fits.Add(absl::StrCat("--device_memory ", RoundedUp(device.bytes())));
-  const auto optimizer = [](OffloadOptions& other) { other.optimizer = "cpu"; };
-  const auto parameters = [](OffloadOptions& other) { other.parameters = "cpu"; };
-  const bool states = stage > 0 && offload.optimizer == Place::kDevice;
-  const bool weights = stage == 3 && offload.parameters == Place::kDevice;
-  if (states) fits.Try("--offload_optimizer cpu", optimizer);
-  if (weights && !states) fits.Try("--offload_param cpu", parameters);
-  if (weights && states) {
-    fits.Try("--offload_optimizer cpu --offload_param cpu", [&](OffloadOptions& other) {
-      optimizer(other);
-      parameters(other);
-    });
-  }
-  if (offload.optimizer != Place::kDevice && offload.ratio < 1) {
-    fits.Try("--offload_ratio 1", [](OffloadOptions& other) { other.ratio = 1; });
-  }
-  if (offload.optimizer != Place::kDevice && !offload.gradients && stage >= 2) {
-    fits.Try("--offload_gradients", [](OffloadOptions& other) { other.gradients = true; });
-  }
-  return absl::ResourceExhaustedError(absl::StrCat(
-      "--device_memory is ", support::SizeText(options.device_memory), ", but each rank takes ",
-      support::Megabytes(device.bytes()), " on its device in stage ", stage, " (", device.parts(),
-      "), ", support::Megabytes(device.bytes() - options.device_memory), " too much; it fits with ",
-      fits.text(), "; less is taken with ", stage < 3 ? "a higher --stage, " : "",
-      "more --ranks, or a smaller --micro_batch or --sequence_length"));
+std::string DeviceText(const OffloadOptions& options, const Largest& device, int64_t lacks) {
+  return absl::StrCat("--device_memory is ", support::SizeText(options.device_memory),
+                      ", but each rank takes ", support::Megabytes(device.needed.bytes()),
+                      " on its device in stage ", device.stage, " (", device.needed.parts(), "), ",
+                      support::Megabytes(lacks), " too much");
 }
 
 }  // namespace
@@ -171,23 +118,65 @@ int64_t HostCapacity(const OffloadOptions& options, int64_t ranks) {
 }
 
 MemoryFit FitOf(const OffloadOptions& options, int64_t ranks, const PlannedMemory& planned) {
-  MemoryFit fit;
-  if (options.host_memory > 0) {
-    fit.host_lacks = ranks * Offloaded(planned).bytes() - options.host_memory;
-  }
-  if (options.device_memory > 0) {
-    fit.device_lacks = OnDevice(planned).bytes() - options.device_memory;
-  }
-  return fit;
+  return FitOfBytes(options, ranks, Offloaded(planned).bytes(), OnDevice(planned).bytes());
 }
 
-absl::Status CheckLimits(const OffloadOptions& options, int64_t stage, int64_t ranks,
-                         const PlanWith& plan) {
-  ZERO_ASSIGN_OR_RETURN(const PlannedMemory planned, plan(options));
-  const MemoryFit fit = FitOf(options, ranks, planned);
-  if (fit.host_lacks > 0) return HostLacks(options, ranks, planned, plan);
-  if (fit.device_lacks > 0) return DeviceLacks(options, stage, ranks, planned, plan);
-  return absl::OkStatus();
+absl::Status CheckLimits(const OffloadOptions& options, const std::vector<int64_t>& stages,
+                         int64_t ranks, const PlanWith& plan) {
+  ZERO_ASSIGN_OR_RETURN(const PlannedStages now, PlanStages(stages, options, plan));
+  const MemoryFit lacks = now.Fit(options, ranks);
+  if (lacks.fits()) return absl::OkStatus();
+  const bool host = lacks.host_lacks > 0;
+  const bool device = lacks.device_lacks > 0;
+  const auto with = [&](OffloadOptions other) {
+    // Nothing is opened there.
+    if (other.on_disk() && other.nvme_path.empty()) other.nvme_path = ".";
+    return PlanStages(stages, other, plan);
+  };
+  PlacesFit fit;
+  fit.host = [&](const OffloadOptions& other) {
+    const absl::StatusOr<PlannedStages> planned = with(other);
+    return planned.ok() && planned->Fit(other, ranks).host_lacks <= 0;
+  };
+  fit.both = [&](const OffloadOptions& other) {
+    const absl::StatusOr<PlannedStages> planned = with(other);
+    return planned.ok() && planned->Fit(other, ranks).fits();
+  };
+  const Largest& most = now.device;
+  std::vector<std::string> what;
+  std::vector<std::string> limits;
+  if (host) {
+    what.push_back(HostText(options, ranks, now.host.needed, lacks.host_lacks));
+    limits.push_back(absl::StrCat("--host_memory ", RoundedUp(ranks * now.host.needed.bytes())));
+  }
+  if (device) {
+    what.push_back(DeviceText(options, most, lacks.device_lacks));
+    limits.push_back(absl::StrCat("--device_memory ", RoundedUp(most.needed.bytes())));
+  }
+  const int64_t last = stages.back();
+  std::vector<std::string> fits = FittingPlaces(options, last, now.buffers, fit);
+  std::vector<std::string> less;
+  if (device) {
+    if (stages.size() == 1 && last < 3) less.push_back("a higher --stage");
+    // Nothing that is offloaded is enough: it still helps.
+    if (fits.empty()) {
+      for (std::string& text : OffloadingMore(options, last, [&](const OffloadOptions& other) {
+             const absl::StatusOr<PlannedStages> planned = with(other);
+             return planned.ok() ? planned->device.needed.bytes() : most.needed.bytes();
+           })) {
+        less.push_back(std::move(text));
+      }
+    }
+    less.push_back("more --ranks");
+  }
+  fits.insert(fits.begin(), absl::StrJoin(limits, " with "));
+  std::string text =
+      absl::StrCat(absl::StrJoin(what, "; "), "; it fits with ", absl::StrJoin(fits, ", or "));
+  if (device) {
+    absl::StrAppend(&text, "; less is taken with ", absl::StrJoin(less, ", "),
+                    ", or a smaller --micro_batch or --sequence_length");
+  }
+  return absl::ResourceExhaustedError(text);
 }
 
 }  // namespace zero::train

@@ -4,6 +4,7 @@
 #include <array>
 #include <cstdint>
 #include <functional>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -19,8 +20,9 @@ struct PlannedMemory {
   Offload offload;  // what is offloaded in this stage
 };
 
-// The plan of the same stage with other places. Called as often as there are flags to be tried.
-using PlanWith = std::function<absl::StatusOr<PlannedMemory>(const OffloadOptions& places)>;
+// The plan of a stage with other places. Called as often as there are flags to be tried.
+using PlanWith =
+    std::function<absl::StatusOr<PlannedMemory>(const OffloadOptions& places, int64_t stage)>;
 
 // Bytes that are needed beyond a limit; negative: that are left. 0 where there is no limit.
 struct MemoryFit {
@@ -35,10 +37,11 @@ MemoryFit FitOf(const OffloadOptions& options, int64_t ranks, const PlannedMemor
 // What --host_memory leaves each of `ranks` ranks of a process; negative: no limit.
 int64_t HostCapacity(const OffloadOptions& options, int64_t ranks);
 
-// That a rank's planned bytes are within --device_memory and its share of --host_memory.
-// kResourceExhausted, one line, says what is needed for what, how much is too much, and which flags
-// with which values fit. Others: as `plan`.
-absl::Status CheckLimits(const OffloadOptions& options, int64_t stage, int64_t ranks,
-                         const PlanWith& plan);
+// That a rank's planned bytes in each of `stages`, ascending, are within --device_memory and its
+// share of --host_memory. kResourceExhausted, one line, says of each limit that is passed what is
+// needed for what and how much is too much, and which flags with which values were found to be
+// within both. Others: as `plan`.
+absl::Status CheckLimits(const OffloadOptions& options, const std::vector<int64_t>& stages,
+                         int64_t ranks, const PlanWith& plan);
 
 }  // namespace zero::train

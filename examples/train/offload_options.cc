@@ -79,6 +79,7 @@ Offload OffloadOf(const OffloadOptions& options, const Offload& beside) {
   offload.ratio = options.ratio;
   offload.gradients = options.gradients;
   offload.nvme_path = options.nvme_path;
+  if (options.buffers > 0) offload.buffer_count = options.buffers;
   return offload;
 }
 

@@ -18,6 +18,7 @@ struct OffloadOptions {
   double ratio = 1;
   bool gradients = true;
   std::string nvme_path;
+  int64_t buffers = 0;  // Offload::buffer_count, of which there is no flag; 0: as it was
   int64_t host_memory = 0;
   int64_t device_memory = 0;
 

@@ -170,6 +170,16 @@ absl::Status FinishOptions(Options& options) {
                               "'; with --dtype ", options.dtype, " it must be fp32",
                               options.dtype == "fp32" ? "" : " or " + options.dtype));
   }
+  if (!options.check_overflow && OptimizerConfig(options).loss_scale.kind != LossScaling::kStatic) {
+    const std::string scale = options.file.has_value()
+                                  ? absl::StrCat("fp16.loss_scale of ", options.config)
+                                  : "--loss_scale";
+    return wrong(absl::StrCat("--check_overflow is false, but ", scale, " is 0 with --dtype ",
+                              options.dtype,
+                              ": a dynamic scale moves by what the check finds; --check_overflow "
+                              "must be true, or ",
+                              scale, " above 0"));
+  }
   if (options.master != "fp32" && options.dtype != "bf16") {
     return wrong(absl::StrCat("--master is '", options.master, "'; with --dtype ", options.dtype,
                               " it must be fp32: only bf16 weights can do without"));

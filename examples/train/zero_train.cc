@@ -272,20 +272,23 @@ absl::StatusOr<llama::TokenDataset> OpenData(const char* flag, const std::string
 // and the others of its process, `sharing` in all; in the largest stage that runs.
 absl::Status CheckMemory(const Options& options, const llama::LlamaConfig& model, int64_t ranks,
                          int64_t sharing) {
+  std::vector<int64_t> stages = {options.stage};
+  if (options.compare_stages) stages = {0, 1, 2, 3};
+  const auto plan = [&](const OffloadOptions& places, int64_t stage) {
+    Options other = options;
+    other.stage = stage;
+    other.offload = places;
+    return PlanCost(other, model);
+  };
+  ZERO_RETURN_IF_ERROR(CheckLimits(
+      options.offload, stages, sharing,
+      [&](const OffloadOptions& places, int64_t stage) -> absl::StatusOr<PlannedMemory> {
+        ZERO_ASSIGN_OR_RETURN(const Cost cost, plan(places, stage));
+        return PlannedMemory{cost.memory, cost.offload};
+      }));
   int64_t most = 0;
-  for (int stage = 0; stage < 4; ++stage) {
-    if (!options.compare_stages && stage != options.stage) continue;
-    Options run = options;
-    run.stage = stage;
-    ZERO_ASSIGN_OR_RETURN(const Cost cost, PlanCost(run, model));
-    ZERO_RETURN_IF_ERROR(
-        CheckLimits(options.offload, stage, sharing,
-                    [&](const OffloadOptions& places) -> absl::StatusOr<PlannedMemory> {
-                      Options other = run;
-                      other.offload = places;
-                      ZERO_ASSIGN_OR_RETURN(const Cost planned, PlanCost(other, model));
-                      return PlannedMemory{planned.memory, planned.offload};
-                    }));
+  for (const int64_t stage : stages) {
+    ZERO_ASSIGN_OR_RETURN(const Cost cost, plan(options.offload, stage));
     most = std::max(most, options.device == "cuda" ? cost.host_bytes() : cost.total_bytes());
   }
   return support::CheckMemory(ranks, static_cast<double>(most), HostMemoryLimit());

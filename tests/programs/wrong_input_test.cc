@@ -36,6 +36,9 @@ TEST_CASE("zero-train: a wrong flag is one line and exit status 2", "[programs]"
   refused({"--optimizer=lion", "--epsilon=1e-6"}, {"--epsilon", "adamw or adam"});
   refused({"--loss_scaling=grad_scaler"}, {"--loss_scaling", "no effect", "--dtype fp16"});
   refused({"--dtype=fp16", "--loss_scale=8", "--loss_scaling=dynamic"}, {"without --loss_scale"});
+  refused(
+      {"--dtype=fp16", "--check_overflow=false"},
+      {"--check_overflow is false", "--loss_scale is 0", "--dtype fp16", "--loss_scale above 0"});
   refused({"--cycles=5"}, {"--cycles", "--schedule restarts"});
   refused({"--stage=1", "--prefetch=2"}, {"--prefetch is given, but has no effect", "--stage 3"});
   refused({"--max_shard_size=0"}, {"--max_shard_size is '0'", "2GiB"});

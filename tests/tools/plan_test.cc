@@ -1,4 +1,6 @@
+#include <algorithm>
 #include <nlohmann/json.hpp>
+#include <sstream>
 
 #include "tests/catch.h"
 #include "tests/io/temporary_folder.h"
@@ -163,6 +165,131 @@ TEST_CASE("zero-plan: rows of host and disk are there where something is offload
   CHECK_THAT(with, ContainsSubstring(note));
   CHECK_THAT(plan(named), !ContainsSubstring(note));
   CHECK(plan({"--config", file, "--offload_ratio=0.4"}).empty());
+}
+
+// The alternatives behind "it fits with ", each as flags.
+std::vector<std::vector<std::string>> Remedies(const std::string& message) {
+  const std::string before = "it fits with ";
+  const size_t begin = message.find(before);
+  if (begin == std::string::npos) return {};
+  const size_t end = message.find_first_of(";\n", begin);
+  std::istringstream words(message.substr(begin + before.size(), end - begin - before.size()));
+  std::vector<std::vector<std::string>> all(1);
+  for (std::string word; words >> word;) {
+    if (word == "with") continue;
+    if (word == "or") {
+      all.emplace_back();
+      continue;
+    }
+    if (word.back() == ',') word.pop_back();
+    const bool flag = word.rfind("--", 0) == 0;
+    if (flag || all.back().empty()) {
+      all.back().push_back(word == "--nvme_path" ? word + "=disk" : word);
+    } else {
+      all.back().back() += "=" + word;
+    }
+  }
+  return all;
+}
+
+// `flags` without those that `others` name too, and those.
+std::vector<std::string> Replaced(const std::vector<std::string>& flags,
+                                  const std::vector<std::string>& others) {
+  const auto name = [](const std::string& flag) { return flag.substr(0, flag.find('=')); };
+  std::vector<std::string> all = others;
+  for (const std::string& flag : flags) {
+    const bool other = std::any_of(others.begin(), others.end(), [&](const std::string& replaced) {
+      return name(replaced) == name(flag);
+    });
+    if (!other) all.push_back(flag);
+  }
+  return all;
+}
+
+TEST_CASE("zero-plan: each alternative that is said to fit does", "[tools]") {
+  const std::string demo = "--model=" + kDemo;
+  const std::string large = "--model=" ZERO_SOURCE_DIR "/examples/models/llama-7b";
+  const std::string cpu = "--offload_optimizer=cpu";
+  // With at least so many alternatives.
+  const std::vector<std::pair<size_t, std::vector<std::string>>> cases = {
+      {1,
+       {demo, "--ranks=4", cpu, "--offload_param=cpu", "--host_memory=10MB",
+        "--device_memory=5MB"}},
+      {2,
+       {demo, "--ranks=4", cpu, "--offload_param=cpu", "--host_memory=40MB",
+        "--ranks_per_process=4", "--device_memory=24MB"}},
+      {3, {large, "--ranks=1", cpu, "--host_memory=64GB", "--device_memory=24GB"}},
+      {3,
+       {large, "--ranks=1", cpu, "--host_memory=64GB", "--device_memory=24GB",
+        "--offload_gradients=false"}},
+      {3,
+       {large, "--ranks=8", cpu, "--host_memory=100GB", "--device_memory=20GB",
+        "--ranks_per_process=8"}},
+      {2, {large, "--ranks=1", "--device_memory=24GB"}},
+      {2, {large, "--ranks=1", "--device_memory=24GB", cpu, "--offload_ratio=0.3"}},
+      {2,
+       {large, "--ranks=8", "--device_memory=16GB", cpu, "--offload_ratio=0.2",
+        "--host_memory=12GB"}}};
+  for (const auto& [least, flags] : cases) {
+    const Outcome outcome = RunProgram("zero-plan", flags);
+    CAPTURE(flags, outcome.err);
+    REQUIRE(outcome.status == 1);
+    const auto remedies = Remedies(outcome.err);
+    CHECK(remedies.size() >= least);
+    for (const std::vector<std::string>& remedy : remedies) {
+      CAPTURE(remedy);
+      CHECK(RunProgram("zero-plan", Replaced(flags, remedy)).status == 0);
+    }
+    // Both limits are told of at once.
+    for (const char* limit : {"host", "device"}) {
+      const Outcome json = RunProgram("zero-plan", Replaced(flags, {"--json"}));
+      const bool lacks =
+          nlohmann::json::parse(json.out)["stages"][3][std::string(limit) + "_lacks"] > 0;
+      const std::string said = std::string("--") + limit + "_memory is ";
+      CHECK((outcome.err.find(said) != std::string::npos) == lacks);
+    }
+  }
+}
+
+TEST_CASE("zero-plan: fewer buffers are named only where they are enough", "[tools]") {
+  const TemporaryFolder folder;
+  const auto message = [&](int buffers, const std::string& host_memory) {
+    const std::string file = folder.File("ds.json");
+    WriteFile(file, R"({"train_micro_batch_size_per_gpu": 1, "bf16": {"enabled": true},
+      "optimizer": {"type": "AdamW"}, "zero_optimization": {"stage": 3, "offload_optimizer":
+      {"device": "nvme", "nvme_path": ".", "buffer_count": )" +
+                        std::to_string(buffers) + "}}}");
+    return RunProgram("zero-plan",
+                      {"--model", kDemo, "--config", file, "--ranks=4", "--ranks_per_process=4",
+                       "--device_memory=22MB", "--host_memory", host_memory})
+        .err;
+  };
+  const std::string fewer = "fewer buffers, offload_optimizer.buffer_count ";
+  const std::string some = message(8, "70MB");
+  INFO(some);
+  const size_t at = some.find(fewer);
+  REQUIRE(at != std::string::npos);
+  const int enough = std::stoi(some.substr(at + fewer.size()));
+  CHECK(enough < 8);
+  CHECK(message(enough, "70MB").empty());
+  CHECK(message(enough + 1, "70MB").find("host_memory is 70MB") != std::string::npos);
+  const std::string none = message(8, "1MB");
+  CHECK_THAT(none, ContainsSubstring("it fits with --host_memory"));
+  CHECK(none.find("buffer_count") == std::string::npos);
+}
+
+TEST_CASE("zero-plan: where offloading is not enough for the device it is said to take less",
+          "[tools]") {
+  const auto message = [](std::vector<std::string> flags) {
+    flags.insert(flags.end(), {"--model", ZERO_SOURCE_DIR "/examples/models/llama-7b", "--ranks=1",
+                               "--device_memory=2GB"});
+    return RunProgram("zero-plan", flags).err;
+  };
+  CHECK_THAT(message({}), ContainsSubstring("; less is taken with --offload_optimizer, "));
+  CHECK_THAT(message({"--offload_optimizer=cpu", "--offload_ratio=0.3"}),
+             ContainsSubstring("; less is taken with --offload_param, a higher --offload_ratio, "));
+  const std::string all = message({"--offload_optimizer=cpu", "--offload_param=cpu"});
+  CHECK_THAT(all, ContainsSubstring("; less is taken with more --ranks"));
 }
 
 TEST_CASE("zero-plan: wrong input is one line that names the flag or key", "[tools]") {
