@@ -215,7 +215,7 @@ absl::Status Train(Job job, const ResumePoint& point, const RunFolder& checkpoin
   progress.Summary();
   if (end.signals != 0) {
     std::cout << DescribeStop(options, end) << std::endl;
-    if (options.checkpoint_dir.empty()) ending.signals = end.signals;
+    if (options.checkpoint_dir.empty() || end.step == 0) ending.signals = end.signals;
   }
   // Of a checkpoint that is not saved rank 0 tells.
   if (!writes) return absl::OkStatus();
