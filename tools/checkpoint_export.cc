@@ -118,7 +118,7 @@ class Export : public Subcommand {
       return absl::InvalidArgumentError(absl::StrCat("--output is ", what, " itself, '", output_,
                                                      "': it must be another folder"));
     }
-    ZERO_ASSIGN_OR_RETURN(const FolderLock lock, TakeOutput(output_));
+    ZERO_ASSIGN_OR_RETURN(const train::RunFolder folder, TakeOutput(output_));
     CheckpointReader& reader = *opened;
     SaveWeightsOptions options;
     options.max_shard_bytes = max_shard_bytes_;

@@ -101,7 +101,7 @@ class Import : public Subcommand {
       return weights.Read(parameter, first, out);
     };
     // A run that works in the folder has the steps in it for its own.
-    ZERO_ASSIGN_OR_RETURN(const FolderLock lock, TakeOutput(output_));
+    ZERO_ASSIGN_OR_RETURN(const train::RunFolder folder, TakeOutput(output_));
     const absl::StatusOr<std::string> made =
         ImportCheckpoint(config, model, source, output_,
                          [&](int64_t done, int64_t total) { bar.Show(done, total); });

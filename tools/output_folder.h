@@ -4,12 +4,13 @@
 #include <string>
 
 #include "absl/status/statusor.h"
-#include "io/folder_lock.h"
+#include "examples/train/run_folder.h"
 
 namespace zero::tools {
 
-// Keeps runs from `path` while this lives, if it is there. kInvalidArgument: it is a checkpoint;
+// Makes `path` where it is missing, and keeps runs from it while this lives; then folders that were
+// made and are still empty go. kInvalidArgument: it is a checkpoint, or cannot be written to;
 // kFailedPrecondition: a run works in it. Errors name the flag.
-absl::StatusOr<FolderLock> TakeOutput(const std::string& path);
+absl::StatusOr<train::RunFolder> TakeOutput(const std::string& path);
 
 }  // namespace zero::tools

@@ -15,6 +15,7 @@
 #include "examples/train/cost.h"
 #include "examples/train/run.h"
 #include "examples/train/signals.h"
+#include "zero/offload/offload_plan.h"
 
 namespace zero::train {
 namespace {
@@ -159,7 +160,8 @@ absl::StatusOr<uint64_t> CompareStages(const Job& job) {
   Stages stages;
   if (job.options.offload.any()) {
     std::cout
-        << DescribeOffload(job.options.offload, 0, 0, job.pool->threads())
+        << DescribeOffload(job.options.offload, 0, 0, job.pool->threads(),
+                           UpdatesDuringBackward(OptimizerConfig(job.options)))
         << "note        stage 0 offloads nothing, and weights are offloaded in stage 3 only\n";
   }
   for (int64_t repeat = 0; repeat < job.options.repeats; ++repeat) {

@@ -118,7 +118,7 @@ absl::StatusOr<MetricsFile> MetricsFile::Create(const std::string& path, int64_t
     return absl::InvalidArgumentError(
         absl::StrCat("--metrics: '", path, "' cannot be written: ", std::strerror(errno)));
   }
-  metrics.path_ = path;
+  metrics.path_ = metrics.target_ = path;
   ZERO_RETURN_IF_ERROR(metrics.KeepOthersOut());
   if (resumed_step > 0) {
     std::ifstream file(path, std::ios::binary);
@@ -131,9 +131,11 @@ absl::Status MetricsFile::KeepOthersOut() {
   std::error_code error;
   regular_ = std::filesystem::is_regular_file(path_, error);
   if (!regular_) return absl::OkStatus();
-  // Links to one file have one lock.
+  // The lock is beside the file that symbolic links lead to, and what is written has its name. A
+  // hard link is another name, with a lock of its own.
   const std::filesystem::path file = std::filesystem::canonical(path_, error);
-  absl::StatusOr<FolderLock> lock = FolderLock::TakeForFile(error ? path_ : file.string());
+  if (!error) target_ = file.string();
+  absl::StatusOr<FolderLock> lock = FolderLock::TakeForFile(target_);
   if (lock.ok()) {
     lock_ = *std::move(lock);
   } else if (absl::IsFailedPrecondition(lock.status())) {
@@ -157,7 +159,7 @@ MetricsFile::~MetricsFile() {
   if (!file_.is_open() || !empty_ || existed_) return;
   file_.close();
   std::error_code ignored;
-  std::filesystem::remove(path_, ignored);
+  std::filesystem::remove(target_, ignored);
 }
 
 absl::Status MetricsFile::Write(const StepReport& report) {
@@ -165,11 +167,11 @@ absl::Status MetricsFile::Write(const StepReport& report) {
   if (std::exchange(empty_, false)) {
     file_.close();
     if (kept_.empty()) {
-      file_.open(path_, std::ios::binary | std::ios::trunc);
+      file_.open(target_, std::ios::binary | std::ios::trunc);
     } else {
       // At any time the file holds what is kept.
-      ZERO_RETURN_IF_ERROR(WriteWhole(path_, kept_));
-      file_.open(path_, std::ios::binary | std::ios::app);
+      ZERO_RETURN_IF_ERROR(WriteWhole(target_, kept_));
+      file_.open(target_, std::ios::binary | std::ios::app);
       kept_.clear();
     }
   }

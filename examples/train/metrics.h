@@ -50,7 +50,8 @@ class MetricsFile {
   absl::Status KeepOthersOut();
 
   FolderLock lock_;
-  std::string path_;
+  std::string path_;    // as it was given
+  std::string target_;  // where symbolic links lead
   std::ofstream file_;
   std::string kept_;  // what the file begins with
   bool existed_ = false;

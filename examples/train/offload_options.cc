@@ -165,7 +165,7 @@ std::string OffloadText(const OffloadOptions& options) {
 }
 
 std::string DescribeOffload(const OffloadOptions& options, int64_t host_bytes, int64_t disk_bytes,
-                            int64_t threads) {
+                            int64_t threads, bool during_backward) {
   if (!options.any()) return "";
   std::vector<std::string> where;
   if (host_bytes > 0) {
@@ -177,7 +177,7 @@ std::string DescribeOffload(const OffloadOptions& options, int64_t host_bytes, i
   return absl::StrCat("offload     ", OffloadText(options), where.empty() ? "" : ": ",
                       absl::StrJoin(where, " and "), where.empty() ? "" : " for each rank",
                       "; updated by ", threads, threads == 1 ? " thread" : " threads",
-                      " of the host\n");
+                      " of the host", during_backward ? "; units step during backward" : "", "\n");
 }
 
 }  // namespace zero::train

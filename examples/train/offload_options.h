@@ -57,8 +57,9 @@ std::string OffloadLines(const OffloadOptions& options);
 std::string OffloadText(const OffloadOptions& options);
 
 // One line for people: what is offloaded where. Of a rank: bytes of the host and of the disk.
-// `threads` update what is offloaded, those of all ranks of this process together.
+// `threads` update what is offloaded, those of all ranks of this process together;
+// `during_backward`: units before all gradients are known.
 std::string DescribeOffload(const OffloadOptions& options, int64_t host_bytes, int64_t disk_bytes,
-                            int64_t threads);
+                            int64_t threads, bool during_backward);
 
 }  // namespace zero::train

@@ -36,6 +36,7 @@
 #include "examples/train/signals.h"
 #include "io/folder.h"
 #include "kernels/simd_targets.h"
+#include "zero/offload/offload_plan.h"
 #include "zero/save/staging_folder.h"
 
 namespace zero::train {
@@ -82,7 +83,8 @@ void PrintConfiguration(const Options& options, const llama::LlamaConfig& model,
 
 // `threads`: of the ranks of this process.
 void PrintPlan(const Options& options, const Cost& cost, int threads) {
-  std::cout << DescribeOffload(options.offload, cost.offloaded_bytes(), cost.disk_bytes, threads);
+  std::cout << DescribeOffload(options.offload, cost.offloaded_bytes(), cost.disk_bytes, threads,
+                               UpdatesDuringBackward(OptimizerConfig(options)));
   std::cout << "stage " << options.stage << "     " << support::Megabytes(cost.total_bytes())
             << " per rank"
             << (options.offload.any() ? absl::StrCat(", ", support::Megabytes(cost.host_bytes()),
@@ -213,7 +215,7 @@ absl::Status Train(Job job, const ResumePoint& point, const RunFolder& checkpoin
   progress.Summary();
   if (end.signals != 0) {
     std::cout << DescribeStop(options, end) << std::endl;
-    if (options.checkpoint_dir.empty()) ending.signals = end.signals;
+    if (options.checkpoint_dir.empty() || end.step == 0) ending.signals = end.signals;
   }
   // Of a checkpoint that is not saved rank 0 tells.
   if (!writes) return absl::OkStatus();

@@ -1,5 +1,7 @@
 // Runs that are stopped or killed, and what is there afterwards.
+#include <fcntl.h>
 #include <signal.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -177,6 +179,26 @@ TEST_CASE("zero-train: without a place for checkpoints a signal ends the run aft
                                             run.Steps(), "; nothing is saved")));
   CHECK_FALSE(fs::exists(run.folder().File("out")));
   CHECK_FALSE(fs::exists(run.saved()));
+}
+
+TEST_CASE("zero-train: a signal before the first step ends the run as it ends without checkpoints",
+          "[programs][checkpoint]") {
+  const Saving run;
+  // Holds the run up, between its folders and its first step, until somebody reads.
+  const std::string pipe = run.folder().File("pipe");
+  REQUIRE(mkfifo(pipe.c_str(), 0600) == 0);
+  Process process = run.Start({"--metrics", pipe, "--ranks=2"});
+  CHECK(test::Soon([&] { return fs::exists(run.folder().File("out/here")); }));
+  process.Signal(SIGUSR1);
+  const int reader = open(pipe.c_str(), O_RDONLY);
+  REQUIRE(reader >= 0);
+  const Ended ended = process.Wait();
+  close(reader);
+  CHECK(ended.signal == SIGUSR1);
+  CHECK_THAT(ended.out,
+             ContainsSubstring("stopped by SIGUSR1 before step 1; there is nothing to save"));
+  CHECK_FALSE(fs::exists(run.saved()));
+  CHECK_FALSE(fs::exists(run.folder().File("out")));
 }
 
 TEST_CASE("zero-train: SIGUSR1 without a place for checkpoints is told of and stops nothing",

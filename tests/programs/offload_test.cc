@@ -130,6 +130,29 @@ TEST_CASE("zero-train: metrics and first lines say what is offloaded where",
   CHECK(used("host_slots") > 0);
 }
 
+TEST_CASE("zero-train: the first lines say whether units step during backward",
+          "[programs][offload]") {
+  const Place place;
+  const bool compares = GENERATE(false, true);
+  const auto says = [&](const Flags& flags) {
+    Flags all = {"--ranks=2", "--stage=2", "--offload_optimizer=cpu", "--steps=3", "--threads=2"};
+    if (compares) {
+      all = {"--ranks=2",        "--offload_optimizer=cpu",
+             "--compare_stages", "--repeats=1",
+             "--steps=3",        "--threads=2"};
+    }
+    const Outcome outcome = place.folder.Train(Joined(all, flags));
+    INFO(outcome.err);
+    REQUIRE(outcome.status == 0);
+    CHECK_THAT(outcome.out, ContainsSubstring("updated by 2 threads of the host"));
+    return outcome.out.find(" threads of the host; units step during backward\n") !=
+           std::string::npos;
+  };
+  CHECK(says({"--clip=0", "--check_overflow=false"}));
+  CHECK_FALSE(says({"--clip=0"}));
+  CHECK_FALSE(says({"--clip=1", "--check_overflow=false"}));
+}
+
 TEST_CASE("zero-train --compare_stages: with offloading every count is the plan's",
           "[programs][offload]") {
   const Place place;

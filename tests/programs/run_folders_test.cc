@@ -180,6 +180,22 @@ TEST_CASE("zero-train --metrics: a file that another run writes is refused and s
              ContainsSubstring("{\"step\": 1,"));
 }
 
+TEST_CASE("zero-train --metrics: a symbolic link stays one when the run goes on", "[programs]") {
+  const TrainingFolder folder;
+  const std::string link = folder.File("link.jsonl"), metrics = folder.File("elsewhere/m.jsonl");
+  fs::create_directory(folder.File("elsewhere"));
+  fs::create_symlink(metrics, link);
+  for (const char* steps : {"--steps=2", "--steps=4"}) {
+    const Outcome outcome = folder.Train(
+        {"--metrics", link, "--checkpoint_dir", folder.File("ck"), steps, "--resume=latest"});
+    INFO(outcome.err);
+    CHECK(outcome.status == 0);
+    CHECK(fs::is_symlink(link));
+    CHECK(fs::is_regular_file(fs::symlink_status(metrics)));
+  }
+  CHECK(TextOf("step", ReadFile(metrics)) == std::vector<std::string>{"1", "2", "3", "4"});
+}
+
 TEST_CASE("zero-train: nothing is written into a checkpoint or beside the weights of --model",
           "[programs][checkpoint]") {
   const TrainingFolder folder;

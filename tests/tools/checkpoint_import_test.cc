@@ -157,6 +157,11 @@ TEST_CASE("zero-checkpoint import: what is wrong is one line and leaves nothing"
   MakeFolder(folder.File("infinite"), true);
   refused(Import(folder.File("infinite"), output), 1,
           "model.safetensors: parameter 'model.norm.weight': element 15 is");
+  CHECK(!fs::exists(output));
+  refused(Import(folder.File("infinite"), output + "/a/b"), 1, "element 15 is");
+  CHECK(!fs::exists(output));
+  fs::create_directory(output);
+  refused(Import(folder.File("infinite"), output), 1, "element 15 is");
   CHECK(fs::is_empty(output));
 }
 

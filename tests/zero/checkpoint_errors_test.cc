@@ -114,13 +114,15 @@ TEST_CASE("Checkpoint: hyper-parameters that are others now are noted", "[zero][
   config.clip_norm = 0.5;
   config.schedule = nullptr;
   config.stage = 1;
+  config.check_overflow = false;
   const auto loaded = LoadSaved(NewRank(world.group(0), config), folder);
   REQUIRE_OK(loaded.status());
   const std::string notes = absl::StrJoin(loaded->notes, "\n");
   CHECK_THAT(notes, ContainsSubstring("clip_norm: 1 in the checkpoint, 0.5 now"));
   CHECK_THAT(notes, ContainsSubstring("learning_rate"));
+  CHECK_THAT(notes, ContainsSubstring("check_overflow: true in the checkpoint, false now"));
   CHECK_THAT(notes, !ContainsSubstring("stage"));
-  CHECK(loaded->notes.size() <= 3);
+  CHECK(loaded->notes.size() <= 4);
 }
 
 TEST_CASE("Checkpoint: a static loss scale is that of the configuration", "[zero][checkpoint]") {
