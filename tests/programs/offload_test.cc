@@ -287,7 +287,8 @@ TEST_CASE("zero-train: memory that the flags allow is not passed and what helps 
   // What is planned is enough, to the byte, for all ranks together.
   const std::string metrics = place.folder.Metrics(Joined(cpu, {"--ranks=2"}));
   int64_t host = 0, device = 0;
-  for (const auto& [name, bytes] : ReadMetrics(metrics).back().peak) {
+  const MetricsRecord last = ReadMetrics(metrics).back();
+  for (const auto& [name, bytes] : last.peak) {
     const bool offloaded = name == "host_states" || name == "host_weights" || name == "host_slots";
     host += offloaded ? bytes : 0;
     device += offloaded || name == "host_staging" ? 0 : bytes;
