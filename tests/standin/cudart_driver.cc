@@ -31,9 +31,39 @@ std::string Fault(const Place& place, uintptr_t address) {
   return address % kBytes == 0 ? "" : "its address is not a multiple of 4";
 }
 
+// While a wait reads memory, it stays, freed or not: a violation is to be told, not to crash.
+class Reading {
+ public:
+  explicit Reading(uint64_t number) : number_(number) {
+    State& state = Books();
+    const QuietLock lock(state.mutex);
+    ++state.awaited[number_];
+  }
+  ~Reading() {
+    State& state = Books();
+    void* freed = nullptr;
+    {
+      const QuietLock lock(state.mutex);
+      if (--state.awaited[number_] > 0) return;
+      state.awaited.erase(number_);
+      const auto found = state.freed_awaited.find(number_);
+      if (found == state.freed_awaited.end()) return;
+      freed = found->second;
+      state.freed_awaited.erase(found);
+    }
+    ::operator delete(freed, kMemoryAlignment);
+  }
+  Reading(const Reading&) = delete;
+  Reading& operator=(const Reading&) = delete;
+
+ private:
+  const uint64_t number_;
+};
+
 // The stream's part: looks again and again, since nothing tells it that memory has changed.
 absl::Status Await(int device, const uint32_t* at, uint32_t value, const Place& place) {
   State& state = Books();
+  const Reading reading(place.number);
   const Clock::time_point start = Clock::now();
   while (true) {
     double limit = 0;

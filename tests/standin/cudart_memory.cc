@@ -9,10 +9,8 @@
 namespace zero::standin {
 namespace {
 
-constexpr std::align_val_t kAlignment{256};
-
 // Exactly `bytes`, so that AddressSanitizer sees what reads or writes beyond.
-void* NewMemory(size_t bytes) { return ::operator new(bytes, kAlignment, std::nothrow); }
+void* NewMemory(size_t bytes) { return ::operator new(bytes, kMemoryAlignment, std::nothrow); }
 
 cudaError_t Allocate(void** data, size_t size, bool host) {
   const int64_t bytes = static_cast<int64_t>(size);
@@ -52,9 +50,13 @@ cudaError_t Free(const char* function, void* data, bool host) {
     }
     device = found->second.device;
     (host ? state.pinned : state.device(device)->used) -= found->second.bytes;
+    const uint64_t number = found->second.number;
     state.memory.erase(found);
+    if (state.awaited.count(number) > 0) {
+      state.freed_awaited[number] = std::exchange(data, nullptr);
+    }
   }
-  ::operator delete(data, kAlignment);
+  ::operator delete(data, kMemoryAlignment);
   return Ended(device);
 }
 

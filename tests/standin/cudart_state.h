@@ -6,6 +6,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <new>
 #include <set>
 #include <string>
 #include <utility>
@@ -54,6 +55,8 @@ struct MemoryBooks {
   uint64_t number = 0;  // never used again: an address can be
 };
 
+inline constexpr std::align_val_t kMemoryAlignment{256};
+
 // Where a range of bytes lies.
 struct Place {
   bool known = false;  // memory of a device, or pinned
@@ -82,6 +85,10 @@ struct State {
   int64_t all_calls = 0;
   std::vector<std::pair<std::string, std::pair<int64_t, cudaError_t>>> faults;
   std::vector<std::string> violations;
+  // By number of the allocation: waits that read it now, and what was freed meanwhile, which the
+  // last of them gives back.
+  std::map<uint64_t, int> awaited;
+  std::map<uint64_t, void*> freed_awaited;
   int64_t pageable_copies = 0;
 
   Place Find(const void* data, int64_t bytes) const;
