@@ -24,16 +24,6 @@ double PlainSeconds(const StateRow& row, const DiskSpeed& disk) {
   return std::max(read / disk.read_beside_write, written / disk.write_beside_read);
 }
 
-absl::Status WriteWeights(ShardedOptimizer& optimizer) {
-  return optimizer.Write(State::kMaster,
-                         [](const Parameter&, int64_t first, absl::Span<float> out) {
-                           for (size_t i = 0; i < out.size(); ++i) {
-                             out[i] = InitialWeight(first + static_cast<int64_t>(i));
-                           }
-                           return absl::OkStatus();
-                         });
-}
-
 }  // namespace
 
 absl::StatusOr<std::vector<StateRow>> MeasureDiskState(const StageModel& model,
@@ -57,7 +47,7 @@ absl::StatusOr<std::vector<StateRow>> MeasureDiskState(const StageModel& model,
   ZERO_RETURN_IF_ERROR(rank->Finish());
   std::string checkpoint;
   const std::vector<std::function<absl::Status()>> work = {
-      [&] { return WriteWeights(optimizer); },
+      [&] { return optimizer.Write(State::kMaster, InitialWeights()); },
       [&] {
         return optimizer.Read(
             State::kMoment1,

@@ -27,6 +27,15 @@ Model StageModel::Make() const {
 
 float InitialWeight(int64_t element) { return static_cast<float>(element % 251 - 125) / 128; }
 
+Source InitialWeights() {
+  return [](const Parameter&, int64_t first, absl::Span<float> out) {
+    for (size_t i = 0; i < out.size(); ++i) {
+      out[i] = InitialWeight(first + static_cast<int64_t>(i));
+    }
+    return absl::OkStatus();
+  };
+}
+
 absl::StatusOr<std::unique_ptr<StageRank>> StageRank::Create(const StageModel& model, int stage,
                                                              ThreadPool* pool, ProcessGroup* group,
                                                              int64_t checkpoint_memory) {
@@ -57,13 +66,7 @@ absl::Status StageRank::Initialise(const Config& config) {
   ZERO_ASSIGN_OR_RETURN(optimizer_,
                         ShardedOptimizer::Create(config, model_.Make(), &device_, group_));
   ZERO_ASSIGN_OR_RETURN(stream_, device_.CreateStream(absl::StrCat("trainer-", group_->rank())));
-  return optimizer_->Write(State::kWeight,
-                           [](const Parameter&, int64_t first, absl::Span<float> out) {
-                             for (size_t i = 0; i < out.size(); ++i) {
-                               out[i] = InitialWeight(first + static_cast<int64_t>(i));
-                             }
-                             return absl::OkStatus();
-                           });
+  return optimizer_->Write(State::kWeight, InitialWeights());
 }
 
 absl::Status StageRank::EnqueueCompute(double seconds) const {

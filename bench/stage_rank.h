@@ -78,6 +78,7 @@ class StageRank {
 
 // The initial weight of an element; exact in bf16.
 float InitialWeight(int64_t element);
+Source InitialWeights();
 
 // Bytes that one rank reads and writes in a step, the trainer's fill of the gradients included.
 // What no implementation of the stage over these kernels could leave out; lines that are read only

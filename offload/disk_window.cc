@@ -13,10 +13,6 @@ namespace {
 // Chunks of a run that are read before they are asked for.
 constexpr int kAhead = 2;
 
-int64_t Padded(int64_t bytes) {
-  return (bytes + kDiskAlignment - 1) / kDiskAlignment * kDiskAlignment;
-}
-
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<DiskWindow>> DiskWindow::Create(const DiskFile* file,
@@ -24,7 +20,7 @@ absl::StatusOr<std::unique_ptr<DiskWindow>> DiskWindow::Create(const DiskFile* f
                                                                char* memory, int64_t frame_bytes) {
   std::unique_ptr<DiskWindow> window(new DiskWindow(file, chunks));
   for (const DiskChunk& chunk : chunks) {
-    if (chunk.bytes > 0 && Padded(chunk.bytes) <= frame_bytes) continue;
+    if (chunk.bytes > 0 && PaddedForDisk(chunk.bytes) <= frame_bytes) continue;
     return absl::InvalidArgumentError(absl::StrCat(file->path(), ": a chunk of ", chunk.bytes,
                                                    " bytes at byte ", chunk.offset,
                                                    " does not fit a frame of ", frame_bytes));
@@ -89,7 +85,7 @@ void DiskWindow::Load(Frame& frame, int chunk) {
   frame.chunk = chunk;
   frame.loaded = true;
   const DiskChunk& where = chunks_[static_cast<size_t>(chunk)];
-  Start(frame, /*writes=*/false, {{where.offset, frame.memory, Padded(where.bytes)}});
+  Start(frame, /*writes=*/false, {{where.offset, frame.memory, PaddedForDisk(where.bytes)}});
 }
 
 void DiskWindow::Store(Frame& frame) {
@@ -100,7 +96,7 @@ void DiskWindow::Store(Frame& frame) {
   for (Run& run : frame.written) {
     if (run.end == where.bytes) {
       // A whole block, so that the rest of it does not have to be read first.
-      run.end = Padded(where.bytes);
+      run.end = PaddedForDisk(where.bytes);
       std::memset(frame.memory + where.bytes, 0, static_cast<size_t>(run.end - where.bytes));
     }
     ranges.push_back({where.offset + run.begin, frame.memory + run.begin, run.end - run.begin});

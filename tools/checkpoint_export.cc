@@ -15,6 +15,7 @@
 #include "examples/support/text.h"
 #include "io/folder.h"
 #include "io/problems.h"
+#include "tools/json_output.h"
 #include "tools/output_folder.h"
 #include "tools/progress_bar.h"
 #include "zero/save/checkpoint_export.h"
@@ -136,8 +137,7 @@ class Export : public Subcommand {
           {"tensors", saved.tensors}, {"bytes", saved.data_bytes},
           {"files", saved.files},     {"config", !config_from_.empty()},
           {"not_verified", unread}};
-      std::cout << report.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace)
-                << "\n";
+      std::cout << JsonText(report);
       return absl::OkStatus();
     }
     if (!note_.empty()) std::cout << "note: " << note_ << "\n";

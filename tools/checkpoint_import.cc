@@ -11,6 +11,7 @@
 #include "examples/support/text.h"
 #include "examples/train/load.h"
 #include "io/folder.h"
+#include "tools/json_output.h"
 #include "tools/kind_of.h"
 #include "tools/output_folder.h"
 #include "tools/progress_bar.h"
@@ -71,8 +72,7 @@ class Import : public Subcommand {
                                              {"step", 0},
                                              {"dtype", Name(dtype)},
                                              {"elements", llama::ParameterCount(llama)}};
-      std::cout << report.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace)
-                << "\n";
+      std::cout << JsonText(report);
       return absl::OkStatus();
     }
     if (!weights.Ignored().empty()) std::cout << "left out: " << weights.Ignored() << "\n";

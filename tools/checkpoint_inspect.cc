@@ -15,6 +15,7 @@
 #include "examples/support/text.h"
 #include "io/problems.h"
 #include "io/weight_folder.h"
+#include "tools/json_output.h"
 #include "tools/progress_bar.h"
 #include "zero/save/checkpoint_folder.h"
 #include "zero/save/checkpoint_reader.h"
@@ -342,8 +343,7 @@ class Inspect : public Subcommand {
 
  private:
   void Print(const Json& report) {
-    // A path need not be UTF-8.
-    std::cout << report.dump(2, ' ', false, Json::error_handler_t::replace) << "\n";
+    std::cout << JsonText(report);
     printed_ = true;
   }
 

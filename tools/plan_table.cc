@@ -7,6 +7,7 @@
 #include "absl/strings/str_format.h"
 #include "examples/support/flags.h"
 #include "examples/support/text.h"
+#include "tools/json_output.h"
 
 namespace zero::tools {
 namespace {
@@ -166,7 +167,7 @@ std::string TableJson(const PlanTable& table) {
   for (int s = 0; s < kPlanStages; ++s) {
     json["stages"].push_back(ColumnJson(s, table.columns[s], limited));
   }
-  return json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
+  return JsonText(json);
 }
 
 }  // namespace zero::tools

@@ -10,7 +10,7 @@
 #include "tools/checkpoint_export.h"
 #include "tools/checkpoint_import.h"
 #include "tools/checkpoint_inspect.h"
-#include "tools/json_error.h"
+#include "tools/json_output.h"
 
 namespace zero::tools {
 namespace {

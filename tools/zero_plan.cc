@@ -12,7 +12,7 @@
 #include "examples/support/program.h"
 #include "examples/train/memory_limits.h"
 #include "examples/train/offload_options.h"
-#include "tools/json_error.h"
+#include "tools/json_output.h"
 #include "tools/kind_of.h"
 #include "tools/plan_table.h"
 #include "zero/deepspeed_config.h"

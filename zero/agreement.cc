@@ -41,6 +41,7 @@ std::vector<std::string> AgreementLines(const Config& config, const Model& model
   const auto add = [&](const auto&... parts) { lines.push_back(absl::StrCat(parts...)); };
   // As many digits as tell any two numbers apart.
   const auto number = [](double value) { return absl::StrFormat("%.17g", value); };
+  const auto on = [](bool is) { return is ? "true" : "false"; };
   // Functions cannot be compared; some of their values can. The last digits may be those of the
   // machine's library, which is no matter where each weight is updated on one rank only.
   const auto sample = [&](double value) {
@@ -58,9 +59,9 @@ std::vector<std::string> AgreementLines(const Config& config, const Model& model
   add_schedule("beta1", config.beta1_schedule, config.beta1);
   add("beta2: ", number(config.beta2));
   add("epsilon: ", number(config.epsilon));
-  add("bias_correction: ", config.bias_correction);
+  add("bias_correction: ", on(config.bias_correction));
   add("momentum: ", number(config.momentum));
-  add("nesterov: ", config.nesterov);
+  add("nesterov: ", on(config.nesterov));
   for (size_t g = 0; g < config.groups.size(); ++g) {
     add("groups[", g, "].learning_rate_factor: ", number(config.groups[g].learning_rate_factor));
     add("groups[", g, "].weight_decay: ", number(config.groups[g].weight_decay));
@@ -70,11 +71,11 @@ std::vector<std::string> AgreementLines(const Config& config, const Model& model
   add("loss_scale.scale: ", number(config.loss_scale.scale));
   add("loss_scale.window: ", config.loss_scale.window);
   add("loss_scale.hysteresis: ", config.loss_scale.hysteresis);
-  add("loss_scale.consecutive_hysteresis: ", config.loss_scale.consecutive_hysteresis);
+  add("loss_scale.consecutive_hysteresis: ", on(config.loss_scale.consecutive_hysteresis));
   add("loss_scale.minimum: ", number(config.loss_scale.minimum));
   add("max_consecutive_skips: ", config.max_consecutive_skips);
-  add("check_overflow: ", config.check_overflow);
-  add("check_gradients: ", config.check_gradients);
+  add("check_overflow: ", on(config.check_overflow));
+  add("check_gradients: ", on(config.check_gradients));
   add("master: ", Name(config.master));
   add("weight_rounding: ", Name(config.weight_rounding));
   add("rounding_seed: ", config.rounding_seed);
@@ -89,10 +90,10 @@ std::vector<std::string> AgreementLines(const Config& config, const Model& model
   add("offload.optimizer: ", Name(offload.optimizer));
   add("offload.parameters: ", Name(offload.parameters));
   add("offload.ratio: ", number(offload.ratio));
-  add("offload.gradients: ", offload.gradients);
+  add("offload.gradients: ", on(offload.gradients));
   add("offload.piece_elements: ", offload.piece_elements);
   add("offload.buffer_count: ", offload.buffer_count);
-  add("gather_16bit_weights_on_model_save: ", config.gather_16bit_weights_on_model_save);
+  add("gather_16bit_weights_on_model_save: ", on(config.gather_16bit_weights_on_model_save));
   for (const Unit& unit : model.units) {
     add("unit '", unit.name, "': ", unit.resident ? "resident" : "not resident");
     for (const Parameter& p : unit.parameters) {

@@ -9,8 +9,8 @@
 #include "collectives/ordered_reduction.h"
 #include "collectives/process_group.h"
 #include "device/device.h"
+#include "device/first_error.h"
 #include "zero/model.h"
-#include "zero/offload/disk_failure.h"
 #include "zero/plan.h"
 
 namespace zero {
@@ -28,7 +28,7 @@ struct Context {
   // Memory of the host that the device reads: not 0 once a disk has failed. Null: there is none.
   const int32_t* disk_failed = nullptr;
   // What it failed of; null likewise.
-  std::shared_ptr<const DiskFailure> disk_failure;
+  std::shared_ptr<const FirstError> disk_failure;
 
   int rank() const { return group->rank(); }
   // All streams of the optimizer. Those of what is offloaded come first: theirs is the error that

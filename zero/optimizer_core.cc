@@ -83,7 +83,8 @@ absl::Status OptimizerCore::Initialise(Device* device, ProcessGroup* group,
   backward_updates_.emplace(context_, step_.get(), pipeline_.get(), weights_.get(),
                             gradients_.get());
   if (backward_updates_->on()) {
-    gradients_->set_after_group([this] { return backward_updates_->AfterGroup(); });
+    gradients_->set_after_group(
+        [this] { return backward_updates_->AfterGroup(training_passes_, loss_weight_); });
   }
   ZERO_ASSIGN_OR_RETURN(transfer_, StateTransfer::Create(context_, weights_.get(), gradients_.get(),
                                                          &*states_, offload_store_.get()));
@@ -190,7 +191,6 @@ absl::Status OptimizerCore::BeginPass(Pass pass, double loss_weight) {
   last_pass_begun_ = pass == Pass::kTrainLast;
   gradients_->BeginPass(last_pass_begun_);
   loss_weight_ = loss_weight;
-  if (last_pass_begun_) backward_updates_->BeginLastPass(training_passes_, loss_weight);
   return absl::OkStatus();
 }
 

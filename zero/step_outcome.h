@@ -42,7 +42,7 @@ class StepOutcome : public PendingSource<StepResult> {
   // null where it has none.
   StepOutcome(std::shared_ptr<Event> event, const StepRecord* record, int64_t step,
               absl::Duration deadline, std::shared_ptr<const ParameterIndex> names,
-              std::shared_ptr<const DiskFailure> disk)
+              std::shared_ptr<const FirstError> disk)
       : event_(std::move(event)),
         record_(record),
         step_(step),
@@ -69,7 +69,7 @@ class StepOutcome : public PendingSource<StepResult> {
   const int64_t step_;
   const absl::Duration deadline_;
   const std::shared_ptr<const ParameterIndex> names_;
-  const std::shared_ptr<const DiskFailure> disk_;
+  const std::shared_ptr<const FirstError> disk_;
   std::optional<absl::StatusOr<StepResult>> result_;
   bool stopped_ = false;
 };

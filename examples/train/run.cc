@@ -8,29 +8,12 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
 #include "collectives/local_group.h"
+#include "device/first_error.h"
 #include "device/status.h"
 #include "examples/train/rank_error.h"
 
 namespace zero::train {
 namespace {
-
-// The rank that failed first. The others fail because of it, perhaps with the same words.
-class FirstError {
- public:
-  void Add(int rank, const absl::Status& status) {
-    const std::lock_guard<std::mutex> lock(mutex_);
-    if (!first_.ok()) return;
-    first_ = OfRank(rank, status);
-  }
-  absl::Status status() const {
-    const std::lock_guard<std::mutex> lock(mutex_);
-    return first_;
-  }
-
- private:
-  mutable std::mutex mutex_;
-  absl::Status first_;
-};
 
 absl::Status Train(const Job& job, RankTrainer& trainer, int rank) {
   try {
@@ -56,12 +39,13 @@ absl::Status RunJob(const Job& job) {
     if (!status.ok()) job.group->Abort(status);
     return status;
   }
+  // Of the rank that failed first. The others fail because of it, perhaps with the same words.
   FirstError first;
   LocalWorld world(static_cast<int>(job.options.ranks), absl::Seconds(job.options.deadline));
   const absl::Status all = RunRanks(world, [&](ProcessGroup* group) -> absl::Status {
     // Before the trainer goes, the others learn of an error: its streams may be waiting for them.
     const auto failed = [&](const absl::Status& status) {
-      first.Add(group->rank(), status);
+      first.Add(OfRank(group->rank(), status));
       group->Abort(status);
       return status;
     };

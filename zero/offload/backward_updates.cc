@@ -22,9 +22,9 @@ int BackwardUpdates::Next() {
   return next_;
 }
 
-absl::Status BackwardUpdates::AfterGroup() {
+absl::Status BackwardUpdates::AfterGroup(int64_t passes, double loss_weight) {
   if (!on_ || std::exchange(tried_, true)) return absl::OkStatus();
-  ZERO_RETURN_IF_ERROR(step_->DecideAhead(passes_, loss_weight_));
+  ZERO_RETURN_IF_ERROR(step_->DecideAhead(passes, loss_weight));
   decided_ = step_->decided_ahead();
   return decided_ ? pipeline_->BeginStep(*step_) : absl::OkStatus();
 }

@@ -22,14 +22,10 @@ class BackwardUpdates {
 
   // Whether that is so for this optimizer.
   bool on() const { return on_; }
-  // A kTrainLast pass begins, the `passes`-th of the step, whose loss weight is known.
-  void BeginLastPass(int64_t passes, double loss_weight) {
-    passes_ = passes;
-    loss_weight_ = loss_weight;
-  }
-  // [collective] Behind the sum of each reduction group of that pass: wherever units are reduced or
-  // passed over, this comes between the same collectives on every rank.
-  absl::Status AfterGroup();
+  // [collective] Behind the sum of each reduction group of a kTrainLast pass, the `passes`-th of
+  // the step: wherever units are reduced or passed over, this comes between the same collectives on
+  // every rank.
+  absl::Status AfterGroup(int64_t passes, double loss_weight);
   // After each ReduceGradients and ReleaseWeights of it.
   absl::Status UpdateReleased();
 
@@ -50,8 +46,6 @@ class BackwardUpdates {
   OffloadPipeline* const pipeline_;
   WeightStore* const weights_;
   const GradientStore* const gradients_;
-  int64_t passes_ = 0;
-  double loss_weight_ = 0;
   bool tried_ = false;  // to decide, in this step
   bool decided_ = false;
   int next_;  // in the order of backward

@@ -76,7 +76,7 @@ absl::StatusOr<std::unique_ptr<OffloadStore>> OffloadStore::Create(const Context
                                             kDiskFlagBytes, MemoryCategory::kHostStaging,
                                             "flag of a disk that fails", HostMemory::kReached));
   *store->failed() = 0;
-  store->failure_ = std::make_shared<DiskFailure>();
+  store->failure_ = std::make_shared<FirstError>();
   ZERO_ASSIGN_OR_RETURN(store->folder_, OffloadFolder::Create(config.nvme_path, context.rank()));
   // What dead runs left is gone before any rank sets room aside.
   ZERO_RETURN_IF_ERROR(store->ShareRemoved());

@@ -33,7 +33,7 @@ class OffloadStore {
   // What Context::disk_failed points to; null where nothing is on a disk.
   int32_t* failed() const { return failed_.as<int32_t>(); }
   // Set before that is.
-  const std::shared_ptr<DiskFailure>& failure() const { return failure_; }
+  const std::shared_ptr<FirstError>& failure() const { return failure_; }
   // Folders of dead runs that Create has removed, of all ranks: which of them finds one is chance.
   const std::vector<std::string>& removed() const { return removed_; }
   // Where a segment's offloaded weights begin in the file.
@@ -76,7 +76,7 @@ class OffloadStore {
 
   const Context& context_;
   Buffer failed_;  // int32_t
-  std::shared_ptr<DiskFailure> failure_;
+  std::shared_ptr<FirstError> failure_;
   Buffer records_;
   Buffer weights_;
   std::unique_ptr<OffloadFolder> folder_;

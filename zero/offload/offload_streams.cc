@@ -24,7 +24,7 @@ absl::StatusOr<OffloadStreams> OffloadStreams::Create(const Context& context,
     options.on_failure = [group = context.group, rank, failed = store.failed(),
                           failure = store.failure()](const absl::Status& status) {
       const absl::Status named(status.code(), absl::StrCat("rank ", rank, ": ", status.message()));
-      failure->Set(named);
+      failure->Add(named);
       std::atomic_ref<int32_t>(*failed).store(1, std::memory_order_release);
       group->Abort(named);
     };

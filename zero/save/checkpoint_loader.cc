@@ -88,18 +88,6 @@ std::map<std::string, std::string> Values(const std::vector<std::string>& lines)
   return values;
 }
 
-// For people, as flags have it: switches are stored as 0 or 1.
-std::string ShownValue(const std::string& key, const std::string& value) {
-  static constexpr const char* kSwitches[] = {"bias_correction", "nesterov",
-                                              "loss_scale.consecutive_hysteresis", "check_overflow",
-                                              "gather_16bit_weights_on_model_save"};
-  const bool is_switch =
-      std::find(std::begin(kSwitches), std::end(kSwitches), key) != std::end(kSwitches);
-  if (is_switch && value == "0") return "false";
-  if (is_switch && value == "1") return "true";
-  return value;
-}
-
 // Numbers may be written with fewer digits in one of them.
 bool SameValue(const std::string& a, const std::string& b) {
   double first = 0;
@@ -145,8 +133,7 @@ std::vector<std::string> CheckpointLoader::Notes(const Config& config) const {
     if (key.rfind("offload.", 0) == 0) return;
     const size_t call = key.find('(');
     if (call != std::string::npos && !schedules.insert(key.substr(0, call)).second) return;
-    notes.push_back(absl::StrCat(key, ": ", ShownValue(key, before), " in the checkpoint, ",
-                                 ShownValue(key, after), " now"));
+    notes.push_back(absl::StrCat(key, ": ", before, " in the checkpoint, ", after, " now"));
   };
   const std::string nothing = "not set";
   for (const auto& [key, value] : saved) {

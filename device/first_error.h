@@ -1,4 +1,4 @@
-// What a rank's disk has failed of.
+// The first error of several, from any thread.
 #pragma once
 
 #include <mutex>
@@ -7,15 +7,14 @@
 
 namespace zero {
 
-// From any thread.
-class DiskFailure {
+// What follows the first is mostly its consequence.
+class FirstError {
  public:
-  // The first one stays.
-  void Set(const absl::Status& status) {
+  void Add(const absl::Status& status) {
     const std::lock_guard<std::mutex> lock(mutex_);
     status_.Update(status);
   }
-  // OK: none yet.
+  // OK: there was none.
   absl::Status status() const {
     const std::lock_guard<std::mutex> lock(mutex_);
     return status_;

@@ -1,10 +1,13 @@
-#include "tools/json_error.h"
+#include "tools/json_output.h"
 
 #include <algorithm>
 #include <iostream>
-#include <nlohmann/json.hpp>
 
 namespace zero::tools {
+
+std::string JsonText(const nlohmann::ordered_json& object) {
+  return object.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n";
+}
 
 bool AsksForJson(const std::vector<std::string>& arguments) {
   return std::any_of(arguments.begin(), arguments.end(), [](const std::string& argument) {
@@ -13,9 +16,7 @@ bool AsksForJson(const std::vector<std::string>& arguments) {
 }
 
 void PrintJsonError(const absl::Status& error) {
-  const nlohmann::ordered_json report = {{"error", std::string(error.message())}};
-  // A path need not be UTF-8.
-  std::cout << report.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace) << "\n";
+  std::cout << JsonText({{"error", std::string(error.message())}});
 }
 
 }  // namespace zero::tools
